@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,7 @@ _SEPARATORS = (
     (b"\xe2\x80\xa9", b"\\u2029"),
     (b"\xc2\x85", b"\\u0085"),
 )
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _OPTIONS = orjson.OPT_NON_STR_KEYS
 
 
@@ -44,7 +46,7 @@ def encode(event: dict[str, Any]) -> bytes:
 def _plain(value: Any) -> Any:
     match value:
         case str():
-            return value.encode("utf-8", "replace").decode("utf-8").replace("\x00", "\x00")
+            return _SURROGATE.sub("\ufffd", value)
         case bool() | None | int():
             return value
         case float():

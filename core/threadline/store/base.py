@@ -1,0 +1,353 @@
+"""The store: the only way the core keeps anything.
+
+The protocol is written for many hosts. One process at a time holds a session's :class:`Lease` and
+appends to its log; any process may accept deliveries for it. What a store owes:
+
+- ``accept`` and ``stop`` are durable when they return, each in one transaction. Their records reach
+  the callback given to ``listen`` in commit order, before the awaiting caller goes on, and also when
+  that caller was cancelled.
+- ``append`` fails with :class:`~threadline.errors.LeaseLost` when the lease is stale.
+- Readers see whole lines only, in order, and only what was appended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from threadline.principal import Principal
+
+__all__ = [
+    "AcceptRequest",
+    "AcceptResult",
+    "Admission",
+    "Checkpoint",
+    "DeliveryRecord",
+    "DeliveryState",
+    "InboxItem",
+    "Lease",
+    "Mode",
+    "Outcome",
+    "SessionDeleted",
+    "SessionRecord",
+    "StopRecord",
+    "Store",
+    "Watermark",
+]
+
+Admission = Literal["preempt", "coalesce"]
+Mode = Literal["chat", "task"]
+DeliveryState = Literal["accepted", "steered", "prompted", "cleared"]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """A session's identity, written once."""
+
+    id: str
+    channel: str
+    mode: Mode
+    owner: Principal
+    created_at: str
+    title: str | None = None
+    purpose: str | None = None
+    cwd: str | None = None
+    parent: str | None = None
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the object that ``session.json`` holds."""
+        wire: dict[str, Any] = {
+            "id": self.id,
+            "channel": self.channel,
+            "mode": self.mode,
+            "principal": self.owner.to_wire(),
+            "createdAt": self.created_at,
+        }
+        for key, value in (
+            ("title", self.title),
+            ("purpose", self.purpose),
+            ("cwd", self.cwd),
+            ("parent", self.parent),
+        ):
+            if value is not None:
+                wire[key] = value
+        return wire
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryRecord:
+    """One accepted ``send()``; ``seq`` orders all deliveries of the agent."""
+
+    seq: int
+    delivery_id: str
+    session_id: str
+    channel: str
+    text: str
+    admission: Admission
+    at: str
+    sender: Mapping[str, Any] | None = None
+    context: Sequence[str] = ()
+    attachments: Sequence[Mapping[str, Any]] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    cwd: str | None = None
+    state: DeliveryState = "accepted"
+    event_index: int | None = None
+    turn_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StopRecord:
+    """A journaled stop: it concerns what was accepted up to delivery ``after_seq``."""
+
+    seq: int
+    session_id: str
+    after_seq: int
+    at: str
+    clear_pending: bool = False
+    before: str | None = None
+
+    def concerns(self, seq: int, at: str) -> bool:
+        """Tell whether a delivery, by its number and time, is older than the stop."""
+        return seq <= self.after_seq and (self.before is None or at < self.before)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionDeleted:
+    """The session is gone; nothing of it may be written again."""
+
+    session_id: str
+
+
+InboxItem = DeliveryRecord | StopRecord | SessionDeleted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptRequest:
+    """What ``accept`` decides on.
+
+    The target is ``session_id`` (checked against ``token``), or the session that ``token`` names in
+    the channel (created when there is none), or, with neither, a new session with a fresh token.
+    ``owner`` would own a new session; ``may`` decides whether ``principal`` may speak in an existing
+    one; both are applied inside the transaction, so ``may`` must be pure.
+    """
+
+    channel: str
+    principal: Principal
+    owner: Principal
+    may: Callable[[SessionRecord], bool]
+    text: str
+    admission: Admission
+    at: str
+    delivery_id: str | None = None
+    session_id: str | None = None
+    token: str | None = None
+    rotating: bool = False
+    mode: Mode = "chat"
+    title: str | None = None
+    purpose: str | None = None
+    cwd: str | None = None
+    parent: str | None = None
+    sender: Mapping[str, Any] | None = None
+    context: Sequence[str] = ()
+    attachments: Sequence[Mapping[str, Any]] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptResult:
+    """The answer to an accepted delivery; a duplicate gets the first one's, token included."""
+
+    session: SessionRecord
+    delivery: DeliveryRecord
+    token: str
+    created: bool = False
+    duplicate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a delivery, by the event that says so."""
+
+    delivery_id: str
+    state: DeliveryState
+    event_index: int
+    turn_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """Where a session came to rest: folding may start there, with this state."""
+
+    offset: int
+    next_index: int
+    at: str
+    state: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """History records that one checkpoint stored, and the nudges they were confirmed to hold."""
+
+    turn_id: str
+    messages: Sequence[Any]
+    nudges: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(slots=True)
+class Lease:
+    """The right to write one session's log, from ``next_index`` on."""
+
+    session: SessionRecord
+    epoch: int
+    next_index: int
+    last_at: str
+    recovered: tuple[int, int] | None = None
+
+
+class Store(Protocol):
+    """Keeps sessions, deliveries, logs, checkpoints, blobs, cursors and values of one agent."""
+
+    async def open(self) -> None:
+        """Take the state root, repair what a crash left, and be ready.
+
+        Raises :class:`~threadline.errors.StateRootError`.
+        """
+
+    async def close(self) -> None:
+        """Write what is buffered and release everything."""
+
+    async def check(self) -> None:
+        """Raise :class:`~threadline.errors.StoreUnavailable` when a write would fail now."""
+
+    def listen(self, callback: Callable[[InboxItem], None]) -> None:
+        """Call back for every accepted delivery, journaled stop and deleted session."""
+
+    # Deliveries
+
+    async def accept(self, request: AcceptRequest) -> AcceptResult:
+        """Check, dedupe, rotate the token and journal the delivery, in one transaction."""
+
+    async def stop(
+        self, session_id: str, *, at: str, clear_pending: bool = False, before: str | None = None
+    ) -> StopRecord:
+        """Journal a stop."""
+
+    def stop_done(self, stop: StopRecord) -> None:
+        """Note that the log shows the stop's effect; need not be durable at once."""
+
+    def delivery(
+        self, delivery_id: str, *, channel: str | None = None, owner: str | None = None
+    ) -> list[DeliveryRecord]:
+        """Return the deliveries with this id, newest first, of one channel or owner if given."""
+
+    def unsettled(self, session_id: str, next_index: int) -> list[DeliveryRecord]:
+        """Return, in order, deliveries with no outcome cached from below ``next_index``."""
+
+    def stops(self, session_id: str) -> list[StopRecord]:
+        """Return journaled stops that are not known to be done, in order."""
+
+    def sequence_of(self, session_id: str, delivery_ids: Sequence[str]) -> dict[str, int]:
+        """Return the numbers of these deliveries."""
+
+    # Sessions
+
+    def session(self, session_id: str) -> SessionRecord | None:
+        """Return a session that exists and is not deleted."""
+
+    def session_by_token(self, channel: str, token: str) -> SessionRecord | None:
+        """Return the session that a current token names."""
+
+    def token(self, session_id: str, channel: str) -> str | None:
+        """Return the session's current token in a channel."""
+
+    def sessions(self, owner: str | None = None, *, limit: int = 1000) -> list[SessionRecord]:
+        """Return sessions, newest first, of one owner key if given."""
+
+    def unrested(self) -> list[str]:
+        """Return the sessions that a crash may have left with something to do."""
+
+    async def delete(self, session_id: str) -> bool:
+        """Remove log, history, blobs, traces and rows of a session; False when there is none."""
+
+    # The log
+
+    async def lease(self, session_id: str) -> Lease | None:
+        """Take the right to write; None when the session is gone."""
+
+    def release(self, lease: Lease, watermark: Watermark | None) -> None:
+        """Give it back; a watermark says that the session is at rest there."""
+
+    def watermark(self, session_id: str) -> Watermark | None:
+        """Return the last one stored, if the log still has that place."""
+
+    def replay(self, session_id: str, offset: int) -> Iterator[Mapping[str, Any]]:
+        """Yield the stored events from a byte offset on, decoded; damaged lines are left out."""
+
+    async def append(
+        self, lease: Lease, lines: Sequence[bytes], outcomes: Sequence[Outcome] = ()
+    ) -> int:
+        """Append whole lines in one fenced step; return the log's size in bytes."""
+
+    async def sync(self, lease: Lease) -> None:
+        """Return when all that was appended and checkpointed is on stable storage."""
+
+    def size(self, session_id: str) -> int:
+        """Return the log's size in bytes."""
+
+    async def next_index(self, session_id: str) -> int | None:
+        """Return the next index of a log, or None when there is no such session."""
+
+    def read(
+        self, session_id: str, start: int = 0, *, follow: bool = False
+    ) -> AsyncIterator[bytes]:
+        """Yield stored bytes, whole lines, from index ``start`` on.
+
+        With ``follow``, an empty chunk says that the reader has all there is; it then goes on when
+        more is appended, and ends when the session is deleted or the store closes.
+        """
+
+    # History, blobs, cursors, values
+
+    def save_checkpoint(self, lease: Lease, checkpoint: Checkpoint) -> None:
+        """Append to the session's history; survives the process at once, a power cut after sync."""
+
+    def checkpoints(self, session_id: str) -> list[Checkpoint]:
+        """Return the session's history, oldest first."""
+
+    def put_blob(self, lease: Lease, data: bytes) -> str:
+        """Keep bytes beside the log and return their id."""
+
+    def blob(self, session_id: str, blob_id: str) -> Path | None:
+        """Return the file that holds a blob."""
+
+    def workspace(self, session_id: str) -> Path:
+        """Return the folder of the session's own workspace; it may not exist yet."""
+
+    def scratch(self, name: str) -> Path:
+        """Return a folder path for one direct call; the caller makes and removes it."""
+
+    def trace(self, session_id: str) -> Path:
+        """Return the path of a session's trace file."""
+
+    def cursor(self, session_id: str, subscriber: str) -> int:
+        """Return the next index that a subscriber has not handled."""
+
+    def set_cursor(self, session_id: str, subscriber: str, next_index: int) -> None:
+        """Move a cursor; need not be durable at once."""
+
+    async def kv_get(self, key: str) -> Any:
+        """Return a kept JSON value, or None."""
+
+    async def kv_put(self, key: str, value: Any) -> None:
+        """Keep a JSON value."""
+
+    async def kv_delete(self, key: str) -> bool:
+        """Forget a value; False when there was none."""
+
+    @property
+    def damage(self) -> Sequence[str]:
+        """What repairs found, a sentence each, since the store was opened."""
