@@ -1,1 +1,1 @@
-
+"""How threadline keeps things: the protocol, and the embedded store."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -166,6 +167,7 @@ class AcceptResult:
     token: str
     created: bool = False
     duplicate: bool = False
+    rotating: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,12 +201,17 @@ class Checkpoint:
 
 @dataclass(slots=True)
 class Lease:
-    """The right to write one session's log, from ``next_index`` on."""
+    """The right to write one session's log, from ``next_index`` on.
+
+    ``mark`` is the last resting place that the log still has; ``recovered`` names the indices that a
+    power cut may have taken.
+    """
 
     session: SessionRecord
     epoch: int
     next_index: int
     last_at: str
+    mark: Watermark | None = None
     recovered: tuple[int, int] | None = None
 
 
@@ -270,6 +277,12 @@ class Store(Protocol):
     def unrested(self) -> list[str]:
         """Return the sessions that a crash may have left with something to do."""
 
+    def rested_status(self, session_id: str) -> str | None:
+        """Return the status that the last rest noted."""
+
+    def idle_since(self, before: datetime) -> list[str]:
+        """Return sessions at rest whose last event is older than a moment."""
+
     async def delete(self, session_id: str) -> bool:
         """Remove log, history, blobs, traces and rows of a session; False when there is none."""
 
@@ -278,14 +291,14 @@ class Store(Protocol):
     async def lease(self, session_id: str) -> Lease | None:
         """Take the right to write; None when the session is gone."""
 
-    def release(self, lease: Lease, watermark: Watermark | None) -> None:
-        """Give it back; a watermark says that the session is at rest there."""
+    def rest(self, lease: Lease, watermark: Watermark) -> None:
+        """Note that all is synced and nothing is left to do at this place, unless more came."""
 
-    def watermark(self, session_id: str) -> Watermark | None:
-        """Return the last one stored, if the log still has that place."""
+    def release(self, lease: Lease) -> None:
+        """Give the right back."""
 
     def replay(self, session_id: str, offset: int) -> Iterator[Mapping[str, Any]]:
-        """Yield the stored events from a byte offset on, decoded; damaged lines are left out."""
+        """Yield the stored events from a byte offset on, decoded."""
 
     async def append(
         self, lease: Lease, lines: Sequence[bytes], outcomes: Sequence[Outcome] = ()

@@ -1,0 +1,507 @@
+"""The session core of one agent: the door for deliveries, stops and direct calls."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import orjson
+import structlog
+
+from threadline.clock import Clock, SystemClock, iso
+from threadline.errors import (
+    Draining,
+    NotFound,
+    SessionBusy,
+    StoreUnavailable,
+    ThreadlineError,
+    WorkspaceUnavailable,
+)
+from threadline.harness.base import Harness, ToolCall, ToolResult
+from threadline.ids import new_id
+from threadline.principal import Principal
+from threadline.session import workspace
+from threadline.session.admission import Admitted
+from threadline.session.owner import SessionOwner
+from threadline.session.recovery import Plan
+from threadline.session.slots import Slots
+from threadline.session.turn import CallContext, ToolBox
+from threadline.session.workspace import Seeds
+from threadline.store.base import (
+    AcceptRequest,
+    AcceptResult,
+    DeliveryRecord,
+    InboxItem,
+    SessionDeleted,
+    SessionRecord,
+    StopRecord,
+    Store,
+)
+
+__all__ = ["Fate", "NoTools", "Services", "SessionCore", "Subscribers"]
+
+log = structlog.get_logger("threadline.session")
+
+IDLE_SECONDS = 30.0
+SWEEP_SECONDS = 5.0
+RETENTION_SECONDS = 3600.0
+_REMEMBERED = 10_000
+
+
+class Subscribers(Protocol):
+    """Who handles a session's events after they are recorded."""
+
+    def appended(self, session: SessionRecord, types: Collection[str]) -> None:
+        """Hear that events of these types were recorded."""
+
+    async def handled(self, session_id: str) -> None:
+        """Return when everything recorded so far was handled."""
+
+    def caught_up(self, session_id: str) -> bool:
+        """Tell whether everything recorded so far was handled."""
+
+
+class NoSubscribers:
+    """Nobody listens."""
+
+    def appended(self, session: SessionRecord, types: Collection[str]) -> None:
+        """Do nothing."""
+
+    async def handled(self, session_id: str) -> None:
+        """Return at once."""
+
+    def caught_up(self, session_id: str) -> bool:
+        """Say yes."""
+        return True
+
+
+class NoTools:
+    """An agent without tools."""
+
+    def infos(self) -> list[Any]:
+        """Return none."""
+        return []
+
+    def effect(self, name: str) -> str:
+        """Call everything a read."""
+        return "read"
+
+    def idempotent(self) -> frozenset[str]:
+        """Return none."""
+        return frozenset()
+
+    def validated(self, call: ToolCall) -> Any:
+        """Return the input as it came."""
+        return call.input
+
+    async def run(self, call: ToolCall, context: CallContext) -> ToolResult:
+        """Answer that there is no such tool."""
+        message = f"There is no tool {call.tool_name!r}; this agent has none."
+        return ToolResult(call.call_id, call.tool_name, message, True, "unknown_tool")
+
+
+@dataclass(slots=True)
+class Services:
+    """What an owner needs of the world around it."""
+
+    store: Store
+    agent: str = "agent"
+    harness: Harness | None = None
+    tools: ToolBox = field(default_factory=NoTools)
+    instructions: str = ""
+    clock: Clock = field(default_factory=SystemClock)
+    slots: Slots = field(default_factory=lambda: Slots(None))
+    seeds: Seeds = field(default_factory=Seeds)
+    local_cwd: Path | None = None
+    on_restart: Literal["resume", "fail"] = "resume"
+    settle_seconds: float = 10.0
+    blob_threshold: int = 256 * 1024
+    retention: timedelta | None = None
+    mask: Callable[[bytes], bytes] = lambda line: line
+    subscribers: Subscribers = field(default_factory=NoSubscribers)
+    draining: bool = False
+    drained: asyncio.Event = field(default_factory=asyncio.Event)
+    unload: Callable[[SessionOwner, str], None] = lambda owner, reason: None
+    tasks: set[asyncio.Task[Any]] = field(default_factory=set)
+    _stamp: tuple[int, str] = (0, "")
+
+    def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Start a task that is kept until it ends; what it raises is logged."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self.tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self.tasks.discard(task)
+        if task.cancelled() or task.get_name().startswith("turn "):
+            return
+        error = task.exception()
+        if error is not None:
+            log.error("task.failed", task=task.get_name(), error=repr(error), exc_info=error)
+
+    def stamp(self) -> str:
+        """Return the time as events have it; formatted once a millisecond."""
+        now = self.clock.now()
+        milliseconds = int(now.timestamp() * 1000)
+        if self._stamp[0] != milliseconds:
+            self._stamp = (milliseconds, iso(now))
+        return self._stamp[1]
+
+    def appended(self, session: SessionRecord, types: Collection[str]) -> None:
+        """Pass on what was recorded."""
+        self.subscribers.appended(session, types)
+
+    async def handled(self, session_id: str) -> None:
+        """Wait for the subscribers."""
+        await self.subscribers.handled(session_id)
+
+    def caught_up(self, session_id: str) -> bool:
+        """Ask the subscribers."""
+        return self.subscribers.caught_up(session_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What became of a delivery, and of the turn that carried it."""
+
+    outcome: Literal["steered", "prompted", "cleared"]
+    turn_id: str | None = None
+    status: Literal["completed", "failed", "cancelled", "interrupted", "cleared"] | None = None
+    result: Any = None
+    error: Mapping[str, Any] | None = None
+
+
+class SessionCore:
+    """Decides what each delivery does, runs the turns, and records all of it."""
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+        self.store = services.store
+        services.unload = self._unload
+        self._owners: dict[str, SessionOwner] = {}
+        self._loading: dict[str, asyncio.Task[None]] = {}
+        self._early: dict[str, list[InboxItem]] = {}
+        self._admitted: OrderedDict[int, Admitted] = OrderedDict()
+        self._stopped: OrderedDict[int, bool] = OrderedDict()
+        self._sweeper: asyncio.Task[Any] | None = None
+
+    # Life
+
+    async def start(self) -> None:
+        """Open the store and carry on with what a crash or a drain left."""
+        await self.store.open()
+        self.store.listen(self._inbox)
+        for sentence in self.store.damage:
+            log.warning("store.repaired", detail=sentence)
+        for session_id in self.store.unrested():
+            await self._load(session_id)
+        self._sweeper = self.services.spawn(self._sweep(), "sweeper")
+
+    async def drain(self, seconds: float) -> None:
+        """Take nothing new, let turns end for a while, then interrupt them; all is synced."""
+        self.services.draining = True
+        self.services.drained.set()
+        deadline = self.services.clock.monotonic() + seconds
+        while self._running() and self.services.clock.monotonic() < deadline:
+            await self.services.clock.sleep(0.02)
+        owners = list(self._owners.values())
+        await asyncio.gather(*(owner.shut_down() for owner in owners), return_exceptions=True)
+
+    def _running(self) -> int:
+        return sum(owner.phase in ("running", "settling") for owner in self._owners.values())
+
+    async def close(self, *, drain_seconds: float = 0.0) -> None:
+        """Drain, then close the store; leaves no task of its own behind."""
+        await self.drain(drain_seconds)
+        leftovers = [task for task in self.services.tasks if task is not asyncio.current_task()]
+        for task in leftovers:
+            task.cancel()
+        if leftovers:
+            await asyncio.wait(leftovers, timeout=1.0)
+        await self.store.close()
+
+    @property
+    def load(self) -> Mapping[str, int]:
+        """Counts for metrics: open sessions, running and queued turns."""
+        return {
+            "sessions": len(self._owners),
+            "running": self._running(),
+            "queued": sum(owner.phase == "queued" for owner in self._owners.values()),
+        }
+
+    # Deliveries
+
+    async def send(self, request: AcceptRequest) -> tuple[AcceptResult, Admitted]:
+        """Accept a delivery durably; return the store's answer and what the delivery did."""
+        if self.services.draining:
+            raise Draining("The host is shutting down. Send this again in a moment.")
+        self._check_files(request)
+        result = await self.store.accept(request)
+        if result.duplicate:
+            return result, "duplicate"
+        seq = result.delivery.seq
+        while seq not in self._admitted and result.session.id in self._loading:
+            await asyncio.shield(self._loading[result.session.id])
+        return result, self._admitted.pop(seq, "queued")
+
+    def _check_files(self, request: AcceptRequest) -> None:
+        """Refuse files that would go through a link in the workspace as it is now."""
+        if not request.files:
+            return
+        session_id = request.session_id
+        if session_id is None and request.token is not None:
+            found = self.store.session_by_token(request.channel, request.token)
+            session_id = found.id if found is not None else None
+        if session_id is not None:
+            workspace.check_links(self.folder(session_id), request.files)
+
+    def folder(self, session_id: str) -> Path:
+        """Return a session's working folder."""
+        record = self.store.session(session_id)
+        chosen = (record.cwd if record else None) or self.services.local_cwd
+        return Path(chosen) if chosen else self.store.workspace(session_id)
+
+    async def stop(
+        self, session_id: str, *, clear_pending: bool = False, before: str | None = None
+    ) -> bool:
+        """Stop what runs or waits for a slot; durable when it returns. False: nothing to stop."""
+        if session_id in self._loading:
+            await asyncio.shield(self._loading[session_id])
+        owner = self._owners.get(session_id)
+        if owner is None or (owner.phase == "idle" and not owner.pending):
+            return False
+        stop = await self.store.stop(
+            session_id, at=self.services.stamp(), clear_pending=clear_pending, before=before
+        )
+        return self._stopped.pop(stop.seq, False)
+
+    def _inbox(self, item: InboxItem) -> None:
+        """Hear of everything that was accepted, in commit order."""
+        if isinstance(item, SessionDeleted):
+            owner = self._owners.pop(item.session_id, None)
+            if owner is not None:
+                owner.abort("session_deleted")
+            return
+        owner = self._owners.get(item.session_id)
+        if owner is not None:
+            self._hand(owner, item)
+            return
+        self._early.setdefault(item.session_id, []).append(item)
+        self._start_loading(item.session_id)
+
+    def _hand(self, owner: SessionOwner, item: DeliveryRecord | StopRecord) -> None:
+        if isinstance(item, StopRecord):
+            _remember(self._stopped, item.seq, owner.stop(item))
+        else:
+            _remember(self._admitted, item.seq, owner.deliver(item))
+
+    def _start_loading(self, session_id: str) -> asyncio.Task[None]:
+        task = self._loading.get(session_id)
+        if task is None:
+            task = self.services.spawn(self._open(session_id), f"load {session_id}")
+            self._loading[session_id] = task
+        return task
+
+    async def _load(self, session_id: str) -> None:
+        if session_id not in self._owners:
+            await asyncio.shield(self._start_loading(session_id))
+
+    async def _open(self, session_id: str) -> None:
+        try:
+            await self._open_owner(session_id)
+        finally:
+            del self._loading[session_id]
+
+    async def _open_owner(self, session_id: str) -> None:
+        lease = await self.store.lease(session_id)
+        early = self._early.pop(session_id, [])
+        if lease is None:
+            return
+        owner = SessionOwner(self.services, lease)
+        free = self.services.slots.free
+        plan = owner.open()
+        self._owners[session_id] = owner
+        stops = {stop.seq for stop in plan.stops_done}
+        for item in early:
+            if isinstance(item, SessionDeleted):
+                continue
+            if isinstance(item, StopRecord) and item.seq in stops:
+                _remember(self._stopped, item.seq, _stopped_by(plan))
+            elif isinstance(item, DeliveryRecord) and item.seq in owner.opened_with:
+                _remember(self._admitted, item.seq, _admitted_by(plan, free))
+            else:
+                self._hand(owner, item)
+
+    # Sessions
+
+    async def owner(self, session_id: str) -> SessionOwner | None:
+        """Return a session's owner, opened if need be; None when there is no session."""
+        if self.store.session(session_id) is None:
+            return None
+        await self._load(session_id)
+        return self._owners.get(session_id)
+
+    def status(self, session_id: str) -> str:
+        """Return ``running``, ``queued``, ``waiting``, ``completed`` or ``failed``."""
+        owner = self._owners.get(session_id)
+        if owner is None:
+            return self.store.rested_status(session_id) or "waiting"
+        if owner.phase in ("queued", "running"):
+            return owner.phase
+        return "running" if owner.phase in ("settling", "held") else owner.state.status
+
+    async def delete(self, session_id: str) -> bool:
+        """Remove a session and everything of it."""
+        return await self.store.delete(session_id)
+
+    def _unload(self, owner: SessionOwner, reason: str) -> None:
+        session_id = owner.record.id
+        if self._owners.get(session_id) is owner:
+            del self._owners[session_id]
+        self.store.release(owner.lease)
+        if reason == "store_failed" and not self.services.draining:
+            self.services.spawn(self._reopen(session_id), "reopen")
+
+    async def _reopen(self, session_id: str) -> None:
+        """After a failed sync the session is closed; open it again when the disk may be back."""
+        await self.services.clock.sleep(1.0)
+        await self._load(session_id)
+
+    async def _sweep(self) -> None:
+        """Unload sessions that rest, and remove those that are older than the retention."""
+        since_retention = RETENTION_SECONDS
+        while True:
+            if self.services.retention is not None and since_retention >= RETENTION_SECONDS:
+                since_retention = 0.0
+                await self._retire(self.services.retention)
+            await self.services.clock.sleep(SWEEP_SECONDS)
+            since_retention += SWEEP_SECONDS
+            limit = self.services.clock.monotonic() - IDLE_SECONDS
+            for owner in list(self._owners.values()):
+                if owner.at_rest and owner.touched < limit:
+                    owner.closed = True
+                    self._unload(owner, "idle")
+
+    async def _retire(self, retention: timedelta) -> None:
+        for session_id in self.store.idle_since(self.services.clock.now() - retention):
+            with contextlib.suppress(ThreadlineError):
+                await self.store.delete(session_id)
+
+    # What became of it
+
+    async def follow(
+        self, session_id: str, start: int = 0
+    ) -> AsyncIterator[Mapping[str, Any]]:
+        """Yield a session's events from an index on, decoded, as they are recorded."""
+        async for chunk in self.store.read(session_id, start, follow=True):
+            for line in chunk.split(b"\n"):
+                if line:
+                    yield orjson.loads(line)
+
+    async def fate(self, delivery: DeliveryRecord, *, settled: bool) -> Fate:
+        """Wait for a delivery's outcome, or (``settled``) for the end of the turn that has it."""
+        fate: Fate | None = None
+        async for event in self.follow(delivery.session_id):
+            data = event["data"]
+            if fate is None:
+                fate = _outcome(event, delivery.delivery_id)
+                if fate is not None and (not settled or fate.outcome == "cleared"):
+                    return fate
+            elif event["type"] in ("turn.completed", "turn.failed"):
+                if event.get("turnId") == fate.turn_id:
+                    return _settled(fate, event["type"], data)
+        return Fate("cleared", status="cleared", error={"code": "session_deleted"})
+
+    # Direct tool calls
+
+    async def call_tool(
+        self, name: str, value: Any, principal: Principal, session_id: str | None = None
+    ) -> ToolResult:
+        """Run a tool without a model; bound to a session it takes the session's lock.
+
+        Raises SessionBusy while a turn runs, WorkspaceUnavailable when a write tool has no place.
+        """
+        if self.services.draining:
+            raise Draining("The host is shutting down. Call this again in a moment.")
+        call = ToolCall(new_id("call"), name, value)
+        if session_id is None:
+            return await self._call(call, principal, None, self.store.scratch(call.call_id))
+        owner = await self.owner(session_id)
+        if owner is None:
+            raise NotFound(f"There is no session {session_id}.")
+        if not owner.hold():
+            raise SessionBusy(
+                f"Session {session_id} is busy with a turn. Wait for session.waiting, or stop it."
+            )
+        try:
+            return await self._call(call, principal, session_id, owner.folder())
+        finally:
+            owner.unhold()
+
+    async def _call(
+        self, call: ToolCall, principal: Principal, session_id: str | None, folder: Path
+    ) -> ToolResult:
+        scratch = session_id is None
+        if self.services.tools.effect(call.tool_name) == "write" or not scratch:
+            await asyncio.to_thread(workspace.prepare, folder, self.services.seeds)
+        context = CallContext(
+            session_id=session_id,
+            turn_id=None,
+            principal=principal,
+            workspace=folder if folder.is_dir() else None,
+            direct=True,
+        )
+        try:
+            return await self.services.tools.run(call, context)
+        finally:
+            if scratch:
+                await asyncio.to_thread(_remove, folder)
+
+
+def _remove(folder: Path) -> None:
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remember(kept: OrderedDict[int, Any], key: int, value: Any) -> None:
+    """Keep an answer for its sender; those whose sender went away are dropped in time."""
+    kept[key] = value
+    if len(kept) > _REMEMBERED:
+        kept.popitem(last=False)
+
+
+def _admitted_by(plan: Plan, free: bool) -> Admitted:
+    """Return what opening the session did with a delivery that was already in the ledger."""
+    if any(e.type == "turn.failed" and e.data.get("code") == "preempted" for e in plan.events):
+        return "preempted"
+    return "started" if plan.start and free else "queued"
+
+
+def _stopped_by(plan: Plan) -> bool:
+    return any(e.type == "turn.failed" and e.data.get("code") == "stopped" for e in plan.events)
+
+
+def _outcome(event: Mapping[str, Any], delivery_id: str) -> Fate | None:
+    data, turn_id = event["data"], event.get("turnId")
+    if event["type"] == "message.received" and delivery_id in data.get("deliveryIds", ()):
+        return Fate("prompted", turn_id)
+    if event["type"] == "nudge.delivered" and data.get("deliveryId") == delivery_id:
+        return Fate("steered", turn_id)
+    if event["type"] == "deliveries.cleared" and delivery_id in data.get("deliveryIds", ()):
+        return Fate("cleared", status="cleared")
+    return None
+
+
+def _settled(fate: Fate, type_: str, data: Mapping[str, Any]) -> Fate:
+    if type_ == "turn.completed":
+        return Fate(fate.outcome, fate.turn_id, "completed", data.get("result"))
+    error = {"code": data.get("code"), "message": data.get("message")}
+    return Fate(fate.outcome, fate.turn_id, data.get("status", "failed"), None, error)

@@ -1,0 +1,204 @@
+"""From a log to a session's state: a pure left fold over its events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from threadline.store.base import DeliveryState, Outcome
+
+__all__ = ["EndedTurn", "OpenTurn", "State", "apply", "fold"]
+
+
+@dataclass(slots=True)
+class OpenTurn:
+    """A turn without an end event.
+
+    ``prompt`` is the data of its ``message.received``, or of the turn's that it resumes. ``calls``
+    are the requested calls without a result, by id; ``batch`` all calls of the open batch.
+    """
+
+    id: str
+    prompt: Mapping[str, Any]
+    attempt: int = 1
+    restarts: int = 0
+    chain: tuple[str, ...] = ()
+    step: int = 0
+    step_open: bool = False
+    batch: list[str] | None = None
+    calls: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def delivery_ids(self) -> list[str]:
+        """The deliveries that the prompt carries."""
+        return list(self.prompt.get("deliveryIds") or [])
+
+
+@dataclass(slots=True)
+class EndedTurn:
+    """How the last turn ended; ``turn`` is what it was."""
+
+    turn: OpenTurn
+    status: str
+    code: str | None = None
+    message: str = ""
+    result: Any = None
+
+    @property
+    def wants_resume(self) -> bool:
+        """True when the turn was only interrupted, so that recovery may go on with it."""
+        return self.status == "interrupted" and self.code in ("host_restarted", "host_shutdown")
+
+
+@dataclass(slots=True)
+class State:
+    """What the log says; ``status`` is that of the newest session event, or ``"running"``."""
+
+    started: bool = False
+    mode: str = "chat"
+    status: str = "new"
+    turn: OpenTurn | None = None
+    last: EndedTurn | None = None
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+
+    @property
+    def resting(self) -> bool:
+        """True when the newest event says that nothing runs."""
+        return self.turn is None and self.status in ("waiting", "completed", "failed")
+
+
+def fold(events: Iterable[Mapping[str, Any]], state: State | None = None) -> State:
+    """Apply events in order to a state."""
+    state = state or State()
+    for event in events:
+        apply(state, event)
+    return state
+
+
+def apply(state: State, event: Mapping[str, Any]) -> None:
+    """Apply one event; types that do not matter here, and unknown ones, change nothing."""
+    handler = _HANDLERS.get(str(event.get("type")))
+    if handler is not None:
+        handler(state, event, event.get("data") or {})
+
+
+def _session_started(state: State, _: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+    state.started = True
+    state.mode = str(data.get("mode") or "chat")
+
+
+def _session_rests(state: State, event: Mapping[str, Any], _: Mapping[str, Any]) -> None:
+    state.status = str(event["type"]).partition(".")[2]
+    state.last = None
+
+
+def _message_received(state: State, event: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+    state.status = "running"
+    turn_id = str(event.get("turnId") or "")
+    state.turn = OpenTurn(turn_id, data)
+    for delivery_id in data.get("deliveryIds") or []:
+        _outcome(state, event, delivery_id, "prompted")
+
+
+def _turn_started(state: State, event: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+    state.status = "running"
+    turn_id = str(event.get("turnId") or "")
+    resumes = data.get("resumes")
+    if resumes and state.last is not None and state.last.turn.id == resumes:
+        before = state.last
+        counted = 1 if before.code == "host_restarted" else 0
+        state.turn = OpenTurn(
+            turn_id,
+            before.turn.prompt,
+            restarts=before.turn.restarts + counted,
+            chain=(*before.turn.chain, before.turn.id),
+        )
+    elif state.turn is None or state.turn.id != turn_id:
+        state.turn = OpenTurn(turn_id, {})
+    state.turn.attempt = int(data.get("attempt") or 1)
+
+
+def _turn_ended(state: State, event: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+    turn = state.turn or OpenTurn(str(event.get("turnId") or ""), {})
+    completed = event["type"] == "turn.completed"
+    state.last = EndedTurn(
+        turn,
+        "completed" if completed else str(data.get("status") or "failed"),
+        data.get("code"),
+        str(data.get("message") or ""),
+        data.get("result"),
+    )
+    state.turn = None
+    state.status = "between"
+
+
+def _step_started(state: State, _: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+    if state.turn is not None:
+        state.turn.step = int(data.get("step") or state.turn.step + 1)
+        state.turn.step_open = True
+
+
+def _step_completed(state: State, _: Mapping[str, Any], __: Mapping[str, Any]) -> None:
+    if state.turn is not None:
+        state.turn.step_open = False
+
+
+def _actions_requested(state: State, _: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+    if state.turn is not None:
+        calls = {str(call.get("callId")): call for call in _calls(data)}
+        state.turn.calls = dict(calls)
+        state.turn.batch = list(calls)
+
+
+def _calls(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the requested calls; logs of the earlier contract name them ``actions``."""
+    return list(data.get("calls") or data.get("actions") or [])
+
+
+def _action_result(state: State, _: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+    if state.turn is not None:
+        state.turn.calls.pop(str(data.get("callId")), None)
+
+
+def _actions_completed(state: State, _: Mapping[str, Any], __: Mapping[str, Any]) -> None:
+    if state.turn is not None:
+        state.turn.calls.clear()
+        state.turn.batch = None
+
+
+def _nudged(state: State, event: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+    if data.get("deliveryId"):
+        _outcome(state, event, data["deliveryId"], "steered")
+
+
+def _cleared(state: State, event: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+    for delivery_id in data.get("deliveryIds") or []:
+        _outcome(state, event, delivery_id, "cleared")
+
+
+def _outcome(
+    state: State, event: Mapping[str, Any], delivery_id: str, outcome: DeliveryState
+) -> None:
+    state.outcomes[delivery_id] = Outcome(
+        delivery_id, outcome, int(event["index"]), event.get("turnId")
+    )
+
+
+_HANDLERS = {
+    "action.result": _action_result,
+    "actions.completed": _actions_completed,
+    "actions.requested": _actions_requested,
+    "deliveries.cleared": _cleared,
+    "message.received": _message_received,
+    "nudge.delivered": _nudged,
+    "session.completed": _session_rests,
+    "session.failed": _session_rests,
+    "session.started": _session_started,
+    "session.waiting": _session_rests,
+    "step.completed": _step_completed,
+    "step.started": _step_started,
+    "turn.completed": _turn_ended,
+    "turn.failed": _turn_ended,
+    "turn.started": _turn_started,
+}

@@ -1,0 +1,763 @@
+"""One session's only writer: its inbox, its turns, and the events it appends.
+
+Everything between two awaits is one step. That is how the check that the inbox is empty and the end
+of a turn can never be parted by an arriving delivery.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import structlog
+
+from threadline import ndjson
+from threadline.errors import HarnessFailed, LeaseLost, StoreUnavailable, ThreadlineError
+from threadline.harness.base import Prompt, PromptPart, TurnResult
+from threadline.ids import new_id
+from threadline.session import workspace
+from threadline.session.admission import Admitted, Phase, admit
+from threadline.session.fold import State, apply
+from threadline.session.recovery import Facts, Plan, Resume, recover
+from threadline.session.turn import RunningTurn
+from threadline.store.base import (
+    Checkpoint,
+    DeliveryRecord,
+    Lease,
+    Outcome,
+    StopRecord,
+    Watermark,
+)
+
+if TYPE_CHECKING:
+    from threadline.session.core import Services
+
+__all__ = ["SessionOwner"]
+
+log = structlog.get_logger("threadline.session")
+
+SYNC_BEHIND = 5_000
+MAX_BEHIND = 10_000
+_DELTA_LIMIT = 64 * 1024
+_RETRY_SECONDS = 0.5
+
+_FOLDED = frozenset(
+    {
+        "action.result",
+        "actions.completed",
+        "actions.requested",
+        "deliveries.cleared",
+        "message.received",
+        "nudge.delivered",
+        "session.completed",
+        "session.failed",
+        "session.started",
+        "session.waiting",
+        "step.completed",
+        "step.started",
+        "turn.completed",
+        "turn.failed",
+        "turn.started",
+    }
+)
+
+InterruptCode = Literal["stopped", "preempted", "host_shutdown", "session_deleted", "store_failed"]
+
+
+@dataclass(slots=True)
+class _Buffered:
+    """An event on its way to the log; the data of a delta may still grow."""
+
+    type: str
+    index: int
+    turn_id: str | None
+    at: str
+    data: dict[str, Any]
+
+
+@dataclass(slots=True)
+class _Buffer:
+    """What was emitted since the last write."""
+
+    events: list[_Buffered] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
+
+
+class SessionOwner:
+    """Runs one session; every method that is not a coroutine is one step."""
+
+    def __init__(self, services: Services, lease: Lease) -> None:
+        self.services = services
+        self.lease = lease
+        self.record = lease.session
+        self.phase: Phase = "idle"
+        self.state = State()
+        self.pending: list[DeliveryRecord] = []
+        self.closed = False
+        self.touched = services.clock.monotonic()
+        self.has_history = False
+        self._last_seq = 0
+        self._resume: Resume | None = None
+        self._next_turn: str | None = None
+        self.opened_with: frozenset[int] = frozenset()
+        self._buffer = _Buffer()
+        self._flushing: asyncio.Task[None] | None = None
+        self._behind = 0
+        self._work: asyncio.Task[None] | None = None
+        self._resting: asyncio.Task[None] | None = None
+        self._prompt_sync: asyncio.Task[None] | None = None
+        self._turn_seq = (0, "")
+        self._interrupt: asyncio.Future[InterruptCode] | None = None
+        self._queued_stop: asyncio.Event = asyncio.Event()
+        self._stops: list[StopRecord] = []
+
+    # Opening
+
+    def open(self) -> Plan:
+        """Fold the log, decide what a crash left to do, and do it. Returns the plan."""
+        store, session_id = self.services.store, self.record.id
+        mark = self.lease.mark
+        if mark is not None:
+            self.state = State(True, self.record.mode, str(mark.state.get("status", "waiting")))
+        for event in store.replay(session_id, mark.offset if mark else 0):
+            apply(self.state, event)
+        unsettled = store.unsettled(session_id, self.lease.next_index)
+        self.pending = [d for d in unsettled if d.delivery_id not in self.state.outcomes]
+        self.opened_with = frozenset(d.seq for d in unsettled)
+        self._last_seq = max(self.opened_with, default=0)
+        if mark is not None:
+            self._last_seq = max(self._last_seq, int(mark.state.get("lastSeq", 0)))
+        self.has_history = self.lease.next_index > 0
+        plan = recover(self.state, self._facts())
+        self._apply(plan)
+        return plan
+
+    def _facts(self) -> Facts:
+        store, session_id = self.services.store, self.record.id
+        turn = self.state.turn or (self.state.last.turn if self.state.last else None)
+        checkpoints = store.checkpoints(session_id) if self.pending and self.has_history else ()
+        return Facts(
+            session=self.record,
+            agent=self.services.agent,
+            pending=self.pending,
+            stops=store.stops(session_id),
+            prompt_seqs=store.sequence_of(session_id, turn.delivery_ids) if turn else {},
+            checkpoints=checkpoints,
+            on_restart=self.services.on_restart,
+            resumes=self.services.harness is None or self.services.harness.capabilities.resumes,
+            idempotent=self.services.tools.idempotent(),
+        )
+
+    def _apply(self, plan: Plan) -> None:
+        if self.lease.recovered is not None:
+            lost_from, lost_to = self.lease.recovered
+            self.emit("log.recovered", {"from": lost_from, "to": lost_to})
+        for event in plan.events:
+            self.emit(event.type, dict(event.data), event.turn_id)
+            if event.type == "nudge.delivered":
+                self._settled(event.data["deliveryId"], "steered", event.turn_id)
+            elif event.type == "deliveries.cleared":
+                for delivery_id in event.data["deliveryIds"]:
+                    self._settled(delivery_id, "cleared", None)
+        self.pending = [d for d in self.pending if d.delivery_id not in plan.settled]
+        self._stops.extend(plan.stops_done)
+        self._resume = plan.resume
+        if plan.resume is not None or plan.start:
+            self._start_work()
+        else:
+            self._start_rest()
+
+    def _settled(
+        self, delivery_id: str, state: Literal["steered", "prompted", "cleared"], turn: str | None
+    ) -> None:
+        index = self.lease.next_index - 1
+        self._buffer.outcomes.append(Outcome(delivery_id, state, index, turn))
+
+    # Inbox
+
+    def deliver(self, delivery: DeliveryRecord) -> Admitted:
+        """Take an accepted delivery; return what it did."""
+        self.pending.append(delivery)
+        self._last_seq = max(self._last_seq, delivery.seq)
+        self.touched = self.services.clock.monotonic()
+        decision = admit(self.phase, delivery.admission)
+        if self.phase == "queued" and delivery.admission == "preempt":
+            self._resume = None
+        if decision.effect == "start":
+            started = self.services.slots.free
+            self._start_work()
+            return "started" if started else "queued"
+        if decision.effect in ("interrupt", "supersede"):
+            self.interrupt("preempted")
+        return decision.admitted
+
+    def stop(self, stop: StopRecord) -> bool:
+        """Apply a journaled stop; return whether there was a turn to stop."""
+        self._stops.append(stop)
+        stopped = False
+        if self.phase in ("running", "settling") and stop.concerns(*self._turn_seq):
+            self.interrupt("stopped")
+            stopped = True
+        elif self.phase == "queued":
+            concerned = [d for d in self.pending if stop.concerns(d.seq, d.at)]
+            stopped = bool(concerned) or self._resume is not None
+        if stop.clear_pending and self.phase != "queued":
+            self._clear(stop)
+        if self.phase == "queued" and stopped:
+            self._stop_queued(stop)
+        elif self.phase == "idle":
+            self._start_rest()
+        return stopped
+
+    def _clear(self, stop: StopRecord) -> None:
+        cleared = [d for d in self.pending if stop.concerns(d.seq, d.at)]
+        if not cleared:
+            return
+        ids = [d.delivery_id for d in cleared]
+        self.emit("deliveries.cleared", {"deliveryIds": ids, "reason": "stopped"})
+        for delivery_id in ids:
+            self._settled(delivery_id, "cleared", None)
+        self.pending = [d for d in self.pending if d not in cleared]
+
+    def _stop_queued(self, stop: StopRecord) -> None:
+        """End a turn that waits for its slot: its prompt and its end, together."""
+        taken = [d for d in self.pending if stop.concerns(d.seq, d.at)]
+        self.pending = [d for d in self.pending if d not in taken]
+        turn_id = self._next_turn or new_id("turn")
+        resume, self._resume = self._resume, None
+        if resume is None:
+            self._emit_prompt(turn_id, taken)
+        else:
+            self.pending = sorted([*self.pending, *taken], key=lambda d: d.seq)
+            if stop.clear_pending:
+                self._clear(stop)
+            self._emit_started(turn_id, resume)
+        ended = {"status": "cancelled", "code": "stopped", "message": "turn interrupted"}
+        self.emit("turn.failed", ended, turn_id)
+        self._emit_rest("stopped", "turn interrupted")
+        self._queued_stop.set()
+
+    def interrupt(self, code: InterruptCode) -> None:
+        """Ask the running turn to end; it has its grace period from the first time on."""
+        if self._interrupt is not None and not self._interrupt.done():
+            self._interrupt.set_result(code)
+            self.phase = "settling"
+
+    def hold(self) -> bool:
+        """Take the session's lock for a direct tool call; False while a turn has it."""
+        if self.phase != "idle":
+            return False
+        self.phase = "held"
+        return True
+
+    def unhold(self) -> None:
+        """Give the lock back; what came meanwhile runs now."""
+        self.phase = "idle"
+        if self.pending:
+            self._start_work()
+        else:
+            self._start_rest()
+
+    # Turns
+
+    def _start_work(self) -> None:
+        self.phase = "queued"
+        if self._resting is not None:
+            self._resting.cancel()
+        if self._work is None or self._work.done():
+            self._work = self.services.spawn(self._run(), f"session {self.record.id}")
+
+    async def _run(self) -> None:
+        """Run turns until nothing is left to do."""
+        while (self.pending or self._resume is not None) and not self.closed:
+            self.phase = "queued"
+            if self.services.draining:
+                return
+            if not await self._take_slot():
+                continue
+        if not self.closed and self.phase != "held":
+            self.phase = "idle"
+            self._start_rest()
+
+    async def _take_slot(self) -> bool:
+        """Wait for a slot and run one turn in it; False when a stop came first."""
+        slots = self.services.slots
+        lane: Literal["interactive", "background"] = (
+            "background" if self.record.mode == "task" else "interactive"
+        )
+        turn_id = self._next_turn = new_id("turn")
+        ticket = slots.ask(lane)
+        try:
+            if not ticket.granted:
+                self.emit("turn.queued", {"position": slots.position(ticket)}, turn_id)
+                self._queued_stop.clear()
+                await _first(ticket.wait(), self._queued_stop.wait(), self.services.drained.wait())
+            if self.closed or self.services.draining:
+                return False
+            if not ticket.granted or not (self.pending or self._resume is not None):
+                return False
+            await self._run_turn(turn_id)
+            return True
+        finally:
+            self._next_turn = None
+            slots.give_back(ticket)
+
+    async def _run_turn(self, turn_id: str) -> None:
+        self._interrupt = asyncio.get_running_loop().create_future()
+        self.phase = "running"
+        began = self.services.clock.monotonic()
+        resume, self._resume = self._resume, None
+        taken: list[DeliveryRecord] = []
+        if resume is None:
+            taken, self.pending = self.pending, []
+            prompt = self._emit_prompt(turn_id, taken)
+        else:
+            prompt = prompt_of(resume.turn.prompt)
+        self._turn_seq = self._newest(taken, resume)
+        self._emit_started(turn_id, resume)
+        self._prompt_sync = self.services.spawn(self._sync_quietly(), "sync")
+        try:
+            turn, problems = self._make_turn(turn_id, prompt, resume, taken)
+        except ThreadlineError as error:
+            self._interrupt = None
+            self._end_failed(turn_id, "failed", error.code, error.message)
+            return
+        if problems:
+            turn.prompt = Prompt(
+                prompt.text, prompt.parts, [*prompt.context, *problems], prompt.attachments
+            )
+        try:
+            await self._drive(turn, began)
+        finally:
+            self._interrupt = None
+
+    def _newest(
+        self, taken: Sequence[DeliveryRecord], resume: Resume | None
+    ) -> tuple[int, str]:
+        if resume is None:
+            return taken[-1].seq, taken[-1].at
+        seqs = self.services.store.sequence_of(self.record.id, resume.turn.delivery_ids)
+        parts = resume.turn.prompt.get("parts") or [{}]
+        return max(seqs.values(), default=0), str(parts[-1].get("at") or "")
+
+    def _emit_prompt(self, turn_id: str, taken: Sequence[DeliveryRecord]) -> Prompt:
+        parts: list[dict[str, Any]] = []
+        for delivery in taken:
+            part: dict[str, Any] = {"deliveryId": delivery.delivery_id, "text": delivery.text}
+            if delivery.sender is not None:
+                part["sender"] = dict(delivery.sender)
+            parts.append(part | {"at": delivery.at})
+        data: dict[str, Any] = {
+            "text": "\n\n".join(d.text for d in taken),
+            "deliveryIds": [d.delivery_id for d in taken],
+            "parts": parts,
+        }
+        if context := [text for d in taken for text in d.context]:
+            data["context"] = context
+        if attachments := [dict(item) for d in taken for item in d.attachments]:
+            data["attachments"] = attachments
+        self.emit("message.received", data, turn_id)
+        for delivery in taken:
+            self._settled(delivery.delivery_id, "prompted", turn_id)
+        return prompt_of(data)
+
+    def _emit_started(self, turn_id: str, resume: Resume | None) -> None:
+        data: dict[str, Any] = {"attempt": resume.attempt if resume else 1}
+        if resume is not None:
+            data["resumes"] = resume.turn.id
+        harness = self.services.harness
+        if harness is not None and harness.model:
+            data["model"] = harness.model
+        self.emit("turn.started", data, turn_id)
+
+    def _make_turn(
+        self,
+        turn_id: str,
+        prompt: Prompt,
+        resume: Resume | None,
+        taken: Sequence[DeliveryRecord],
+    ) -> tuple[RunningTurn, list[str]]:
+        folder = self.folder(next((d.cwd for d in reversed(taken) if d.cwd), None))
+        workspace.prepare(folder, self.services.seeds)
+        problems = [p for delivery in taken for p in self.place_files(delivery, folder)]
+        turn = RunningTurn(
+            self,
+            turn_id=turn_id,
+            attempt=resume.attempt if resume else 1,
+            resumes=resume.turn.id if resume else None,
+            prompt=prompt,
+            chain=(*resume.turn.chain, resume.turn.id) if resume else (),
+            workspace=folder,
+        )
+        self.has_history = True
+        return turn, problems
+
+    def folder(self, cwd: str | None = None) -> Path:
+        """Return the session's working folder: a delivery's, the session's, the agent's, its own."""
+        chosen = cwd or self.record.cwd or self.services.local_cwd
+        return Path(chosen) if chosen else self.services.store.workspace(self.record.id)
+
+    def place_files(self, delivery: DeliveryRecord, folder: Path) -> list[str]:
+        """Write a delivery's files; return what could not be written."""
+        if not delivery.files:
+            return []
+        return workspace.write_files(folder, delivery.files)
+
+    async def _drive(self, turn: RunningTurn, began: float) -> None:
+        """Run the harness, with the interrupt and the grace period, and record how it ended."""
+        interrupt = self._interrupt
+        assert interrupt is not None
+        task = self.services.spawn(_guarded(self.services.harness, turn), f"turn {turn.id}")
+        await asyncio.wait([task, interrupt], return_when=asyncio.FIRST_COMPLETED)
+        if interrupt.done() and not task.done():
+            task.cancel()
+            grace = self.services.spawn(
+                self.services.clock.sleep(self._grace(interrupt.result())), "grace"
+            )
+            await asyncio.wait([task, grace], return_when=asyncio.FIRST_COMPLETED)
+            grace.cancel()
+            if not task.done():
+                log.warning("turn.cut_off", session=self.record.id, turn=turn.id)
+        self._end(turn, task, began, interrupt.result() if interrupt.done() else None)
+
+    def _grace(self, code: InterruptCode) -> float:
+        settle = self.services.settle_seconds
+        return min(settle, 2.0) if code in ("host_shutdown", "session_deleted") else settle
+
+    def _end(
+        self,
+        turn: RunningTurn,
+        task: asyncio.Task[TurnResult],
+        began: float,
+        interrupted: InterruptCode | None,
+    ) -> None:
+        """Close the turn and decide what comes next, in one step."""
+        failure = _failure(task)
+        if interrupted is not None:
+            turn.close("cancelled")
+            if interrupted == "session_deleted":
+                return
+            self._end_interrupted(turn.id, interrupted)
+        elif failure is not None:
+            turn.close("error")
+            log.warning("turn.failed", session=self.record.id, turn=turn.id, error=failure[1])
+            self._end_failed(turn.id, "failed", *failure)
+        else:
+            result = task.result()
+            turn.checkpoint(result.messages)
+            turn.close("stop")
+            self._end_completed(turn.id, result, began)
+
+    def _end_interrupted(self, turn_id: str, code: InterruptCode) -> None:
+        if code == "store_failed":
+            message = "The log could not be written; the host has kept this and goes on."
+            self._end_failed(turn_id, "failed", "store_unavailable", message)
+        elif code == "host_shutdown":
+            data = {
+                "status": "interrupted",
+                "code": code,
+                "message": "The host shut down while the turn was running.",
+            }
+            self.emit("turn.failed", data, turn_id)
+        else:
+            self._end_failed(turn_id, "cancelled", code, "turn interrupted")
+
+    def _end_failed(self, turn_id: str, status: str, code: str, message: str) -> None:
+        self.emit("turn.failed", {"status": status, "code": code, "message": message}, turn_id)
+        if code == "stopped" or self.record.mode == "task" or not self.pending:
+            self._emit_rest(code, message)
+
+    def _end_completed(self, turn_id: str, result: TurnResult, began: float) -> None:
+        elapsed = round((self.services.clock.monotonic() - began) * 1000)
+        usage = {
+            key: int(result.usage.get(key, 0))
+            for key in (
+                "inputTokens",
+                "outputTokens",
+                "cacheReadTokens",
+                "cacheWriteTokens",
+                "requests",
+            )
+        }
+        data: dict[str, Any] = {"result": result.result, "usage": usage, "durationMs": elapsed}
+        if result.cost_usd is not None:
+            data["costUsd"] = result.cost_usd
+        self.emit("turn.completed", data, turn_id)
+        if self.record.mode == "task":
+            self.emit("session.completed", {"result": result.result})
+        elif not self.pending:
+            self.emit("session.waiting", {})
+
+    def _emit_rest(self, code: str, message: str) -> None:
+        if self.record.mode == "task":
+            self.emit("session.failed", {"error": {"code": code, "message": message}})
+        else:
+            self.emit("session.waiting", {})
+
+    # Steering
+
+    def steerable(self) -> list[DeliveryRecord]:
+        """Return what may be offered to the running turn."""
+        harness = self.services.harness
+        if self.phase != "running" or harness is None or not harness.capabilities.steers:
+            return []
+        return list(self.pending)
+
+    def nudged(self, delivery_id: str, after: Sequence[str], turn_id: str) -> None:
+        """Record that the running turn's history holds a delivery."""
+        delivery = next((d for d in self.pending if d.delivery_id == delivery_id), None)
+        if delivery is None:
+            return
+        self.pending.remove(delivery)
+        data: dict[str, Any] = {
+            "text": delivery.text,
+            "deliveryId": delivery_id,
+            "afterCallIds": list(after),
+        }
+        if delivery.sender is not None:
+            data["sender"] = dict(delivery.sender)
+        self.emit("nudge.delivered", data, turn_id)
+        self._settled(delivery_id, "steered", turn_id)
+
+    # The log
+
+    def emit(self, type_: str, data: dict[str, Any], turn_id: str | None = None) -> int:
+        """Record an event: it is encoded and written within this tick of the event loop."""
+        index = self.lease.next_index
+        self.lease.next_index = index + 1
+        at = max(self.services.stamp(), self.lease.last_at)
+        self.lease.last_at = at
+        self._buffer.events.append(_Buffered(type_, index, turn_id, at, data))
+        if type_ in _FOLDED:
+            event = {"type": type_, "index": index, "turnId": turn_id, "at": at, "data": data}
+            apply(self.state, event)
+        self._schedule_flush()
+        return index
+
+    def emit_delta(self, type_: str, key: str, block: str, delta: str, turn_id: str) -> None:
+        """Record a piece of text; it joins the last one while that is not written yet."""
+        events = self._buffer.events
+        if events:
+            last = events[-1]
+            if (
+                last.type == type_
+                and last.turn_id == turn_id
+                and last.data[key] == block
+                and len(last.data["delta"]) < _DELTA_LIMIT
+            ):
+                last.data["delta"] += delta
+                return
+        self.emit(type_, {key: block, "delta": delta}, turn_id)
+
+    def _schedule_flush(self) -> None:
+        if self._flushing is None:
+            self._flushing = self.services.spawn(self._flush(), "flush")
+
+    async def _flush(self) -> None:
+        """Write what is buffered until nothing is; one write for all that is ready."""
+        try:
+            while self._buffer.events and not self.closed:
+                if self._behind >= MAX_BEHIND:
+                    await self._sync_quietly()
+                buffer, self._buffer = self._buffer, _Buffer()
+                if not await self._write(buffer):
+                    await self.services.clock.sleep(_RETRY_SECONDS)
+        finally:
+            self._flushing = None
+
+    async def _write(self, buffer: _Buffer) -> bool:
+        """Append a buffer; on failure put it back and end the turn. Returns whether it worked."""
+        events = buffer.events
+        lines = [self.services.mask(ndjson.encode(self._wire(event))) for event in events]
+        try:
+            await self.services.store.append(self.lease, lines, buffer.outcomes)
+        except StoreUnavailable as error:
+            log.error("log.write_failed", session=self.record.id, error=error.message)
+            buffer.events.extend(self._buffer.events)
+            buffer.outcomes.extend(self._buffer.outcomes)
+            self._buffer = buffer
+            self.interrupt("store_failed")
+            return False
+        except LeaseLost:
+            self.abort("session_deleted")
+            return True
+        self._behind += len(lines)
+        if self._behind >= SYNC_BEHIND:
+            self.services.spawn(self._sync_quietly(), "sync")
+        types = {event.type for event in events}
+        self.services.appended(self.record, types)
+        return True
+
+    def _wire(self, event: _Buffered) -> dict[str, Any]:
+        wire: dict[str, Any] = {
+            "type": event.type,
+            "index": event.index,
+            "sessionId": self.record.id,
+        }
+        if event.turn_id is not None:
+            wire["turnId"] = event.turn_id
+        wire["at"] = event.at
+        wire["data"] = event.data
+        return wire
+
+    async def flush(self) -> None:
+        """Return when everything emitted so far is in the log."""
+        while self._flushing is not None:
+            await asyncio.shield(self._flushing)
+
+    async def synced(self) -> None:
+        """Return when everything emitted so far is on stable storage."""
+        await self.flush()
+        self._behind = 0
+        await self.services.store.sync(self.lease)
+
+    async def prompt_synced(self) -> None:
+        """Return when the running turn's prompt is on stable storage."""
+        if self._prompt_sync is not None:
+            await asyncio.shield(self._prompt_sync)
+
+    async def _sync_quietly(self) -> None:
+        try:
+            await self.synced()
+        except StoreUnavailable as error:
+            log.error("log.sync_failed", session=self.record.id, error=error.message)
+            self.abort("store_failed")
+        except LeaseLost:
+            self.abort("session_deleted")
+
+    def save_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Store history; a store that cannot is a reason to end the turn."""
+        try:
+            self.services.store.save_checkpoint(self.lease, checkpoint)
+        except StoreUnavailable as error:
+            log.error("history.write_failed", session=self.record.id, error=error.message)
+            self.interrupt("store_failed")
+        except LeaseLost:
+            self.abort("session_deleted")
+
+    async def put_blob(self, data: bytes) -> str:
+        """Keep a large output beside the log, without holding up the event loop."""
+        return await asyncio.to_thread(self.services.store.put_blob, self.lease, data)
+
+    # Rest and end
+
+    def _start_rest(self) -> None:
+        if self._resting is None or self._resting.done():
+            self._resting = self.services.spawn(self._rest(), "rest")
+
+    async def _rest(self) -> None:
+        """When all is synced and handled, note the place, so that opening again is cheap."""
+        while not self.closed and self.phase == "idle":
+            stops, self._stops = self._stops, []
+            await self._sync_quietly()
+            for stop in stops:
+                self.services.store.stop_done(stop)
+            await self.services.handled(self.record.id)
+            if self.closed or self.phase != "idle" or self.pending:
+                return
+            if self._flushing is None and not self._buffer.events and not self._stops:
+                self._note_rest()
+                return
+
+    def _note_rest(self) -> None:
+        size = self.services.store.size(self.record.id)
+        state = {"status": self.state.status, "lastSeq": self._last_seq}
+        mark = Watermark(size, self.lease.next_index, self.lease.last_at, state)
+        self.services.store.rest(self.lease, mark)
+        self.state.outcomes.clear()
+
+    @property
+    def at_rest(self) -> bool:
+        """True when the owner may be unloaded."""
+        done = self._resting is None or self._resting.done()
+        return self.phase == "idle" and not self.pending and self._flushing is None and done
+
+    def abort(self, reason: Literal["session_deleted", "store_failed"]) -> None:
+        """This process may not write the session any more: end the turn, record nothing."""
+        if self.closed:
+            return
+        self.closed = True
+        self.interrupt("session_deleted")
+        self._queued_stop.set()
+        self._buffer = _Buffer()
+        if self._resting is not None:
+            self._resting.cancel()
+        self.services.unload(self, reason)
+
+    async def shut_down(self) -> None:
+        """Interrupt the turn for a drain and put everything on stable storage."""
+        self.interrupt("host_shutdown")
+        if self._work is not None:
+            await asyncio.wait([self._work])
+        if self._resting is not None:
+            self._resting.cancel()
+        with contextlib.suppress(ThreadlineError):
+            await self.synced()
+            stops, self._stops = self._stops, []
+            for stop in stops:
+                self.services.store.stop_done(stop)
+            if self.phase == "idle" and not self.pending and self.state.resting:
+                if self.services.caught_up(self.record.id):
+                    self._note_rest()
+        self.closed = True
+
+
+def prompt_of(data: Mapping[str, Any]) -> Prompt:
+    """Return the prompt that a ``message.received`` describes."""
+    parts = [
+        PromptPart(p["deliveryId"], p.get("text", ""), p.get("sender"), p.get("at") or "")
+        for p in data.get("parts") or []
+    ]
+    return Prompt(
+        str(data.get("text") or ""),
+        parts,
+        list(data.get("context") or []),
+        list(data.get("attachments") or []),
+    )
+
+
+async def _guarded(harness: Any, turn: RunningTurn) -> TurnResult:
+    """Run a harness so that nothing it raises can end the event loop."""
+    if harness is None:
+        raise HarnessFailed(
+            "This agent has no model. Set harness= in agent/agent.py, for example "
+            'PydanticAI("anthropic:claude-sonnet-4-5").',
+            code="model_not_configured",
+        )
+    try:
+        result = await harness.run(turn)
+    except (KeyboardInterrupt, SystemExit, GeneratorExit) as error:
+        raise HarnessFailed(f"The harness raised {type(error).__name__}.") from error
+    if not isinstance(result, TurnResult):
+        raise HarnessFailed(
+            f"The harness returned {type(result).__name__}; it must return a TurnResult."
+        )
+    return result
+
+
+def _failure(task: asyncio.Task[TurnResult]) -> tuple[str, str] | None:
+    """Return code and message of a turn's failure; None when it ended well."""
+    if not task.done() or task.cancelled():
+        return "harness_failed", "The harness was cancelled, though nobody asked for it."
+    error = task.exception()
+    if error is None:
+        return None
+    if isinstance(error, HarnessFailed):
+        return error.failure_code, error.message
+    if isinstance(error, ThreadlineError):
+        return error.code, error.message
+    return "harness_failed", f"The harness raised {type(error).__name__}: {error}"
+
+
+async def _first(*waits: Any) -> None:
+    """Return when the first of several awaitables is done; cancel the others."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -1,0 +1,352 @@
+"""What a harness holds while it runs a turn; everything it says goes into the log here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from threadline import ndjson
+from threadline.harness.base import Nudge, Prompt, ToolCall, ToolInfo, ToolResult
+from threadline.store.base import Checkpoint, DeliveryRecord
+
+if TYPE_CHECKING:
+    from threadline.principal import Principal
+    from threadline.session.owner import SessionOwner
+
+__all__ = ["CallContext", "RunningTurn", "ToolBox"]
+
+_PREVIEW = 4096
+
+
+class CallContext:
+    """What a tool may know of the call it serves."""
+
+    __slots__ = ("direct", "on_retry", "principal", "session_id", "turn_id", "workspace")
+
+    def __init__(
+        self,
+        *,
+        session_id: str | None,
+        turn_id: str | None,
+        principal: Principal,
+        workspace: Path | None,
+        direct: bool,
+        on_retry: Any = None,
+    ) -> None:
+        self.session_id = session_id
+        self.turn_id = turn_id
+        self.principal = principal
+        self.workspace = workspace
+        self.direct = direct
+        self.on_retry = on_retry
+
+
+class ToolBox(Protocol):
+    """The agent's tools, as the session core uses them."""
+
+    def infos(self) -> Sequence[ToolInfo]:
+        """Return the tools that the model may call."""
+
+    def effect(self, name: str) -> str:
+        """Return ``"read"`` or ``"write"``; an unknown tool reads."""
+
+    def idempotent(self) -> frozenset[str]:
+        """Return the write tools that may run again after a crash."""
+
+    def validated(self, call: ToolCall) -> Any:
+        """Return the call's validated input with defaults, or as it came when it is not valid."""
+
+    async def run(self, call: ToolCall, context: CallContext) -> ToolResult:
+        """Run a call to its result; only a requested cancellation is raised."""
+
+
+class RunningTurn:
+    """The core's :class:`~threadline.harness.base.Turn`.
+
+    Once ``close`` was called nothing that the harness still says reaches the log: recording methods
+    do nothing, and waiting ones raise CancelledError.
+    """
+
+    def __init__(
+        self,
+        owner: SessionOwner,
+        *,
+        turn_id: str,
+        attempt: int,
+        resumes: str | None,
+        prompt: Prompt,
+        chain: Sequence[str],
+        workspace: Path,
+    ) -> None:
+        services = owner.services
+        self.id = turn_id
+        self.session_id = owner.record.id
+        self.attempt = attempt
+        self.resumes = resumes
+        self.prompt = prompt
+        self.instructions = services.instructions
+        self.workspace = workspace
+        self.tools: Sequence[ToolInfo] = services.tools.infos()
+        self.principal = owner.record.owner
+        checkpoints = services.store.checkpoints(self.session_id) if owner.has_history else []
+        self.history: Sequence[Any] = [m for c in checkpoints for m in c.messages]
+        self.prompt_in_history = any(c.turn_id in chain for c in checkpoints)
+        self._owner = owner
+        self._closed = False
+        self._step = 0
+        self._step_began: float | None = None
+        self._batch: _Batch | None = None
+        self._last_calls: list[str] = []
+
+    # Steps and what the model says
+
+    def step_started(self, model: str | None = None) -> int:
+        """Record that a model request begins."""
+        if not self._closed:
+            self._step += 1
+            self._step_began = self._owner.services.clock.monotonic()
+            self._emit("step.started", {"step": self._step} | ({"model": model} if model else {}))
+        return self._step
+
+    def step_completed(
+        self, usage: Mapping[str, int] | None = None, finish_reason: str = "stop"
+    ) -> None:
+        """Record that the model request has its answer."""
+        if self._closed or self._step_began is None:
+            return
+        elapsed = self._owner.services.clock.monotonic() - self._step_began
+        data: dict[str, Any] = {"step": self._step, "durationMs": round(elapsed * 1000)}
+        if usage is not None:
+            data["usage"] = dict(usage)
+        self._step_began = None
+        self._emit("step.completed", data | {"finishReason": finish_reason})
+
+    def reasoning_delta(self, block_id: str, delta: str) -> None:
+        """Stream a piece of a reasoning block."""
+        if not self._closed and delta:
+            self._owner.emit_delta("reasoning.appended", "blockId", block_id, delta, self.id)
+
+    def reasoning_completed(self, block_id: str, text: str) -> None:
+        """Record a whole reasoning block."""
+        self._emit("reasoning.completed", {"blockId": block_id, "text": text})
+
+    def message_delta(self, message_id: str, delta: str) -> None:
+        """Stream a piece of an assistant message."""
+        if not self._closed and delta:
+            self._owner.emit_delta("message.appended", "messageId", message_id, delta, self.id)
+
+    def message_completed(self, message_id: str, text: str, finish_reason: str = "stop") -> None:
+        """Record a whole message."""
+        data = {"messageId": message_id, "text": text, "finishReason": finish_reason}
+        self._emit("message.completed", data)
+
+    def bound(self, harness: str, conversation_id: str, url: str | None = None) -> None:
+        """Record the harness's own conversation."""
+        data = {"harness": harness, "conversationId": conversation_id}
+        self._emit("agent.bound", data | ({"url": url} if url else {}))
+
+    def _emit(self, type_: str, data: dict[str, Any]) -> None:
+        if not self._closed:
+            self._owner.emit(type_, data, self.id)
+
+    # Tools
+
+    @asynccontextmanager
+    async def actions(self, calls: Sequence[ToolCall]) -> AsyncIterator[_Batch]:
+        """Record the step's calls as requested; leaving records the batch as completed."""
+        self._check()
+        tools = self._owner.services.tools
+        calls = [ToolCall(c.call_id, c.tool_name, tools.validated(c)) for c in calls]
+        requested = [
+            {
+                "callId": call.call_id,
+                "toolName": call.tool_name,
+                "input": call.input,
+                "effect": tools.effect(call.tool_name),
+            }
+            for call in calls
+        ]
+        self._emit("actions.requested", {"step": self._step, "calls": requested})
+        batch = self._batch = _Batch(self, calls)
+        try:
+            yield batch
+        finally:
+            try:
+                await batch.settle()
+            finally:
+                self._close_batch()
+
+    async def call_tools(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
+        """Run the step's calls side by side and return their results in order."""
+        async with self.actions(calls) as batch:
+            return list(await asyncio.gather(*(batch.run(call.call_id) for call in calls)))
+
+    def _close_batch(self) -> None:
+        batch, self._batch = self._batch, None
+        if batch is None:
+            return
+        batch.close()
+        for call in batch.unfinished():
+            data = {
+                "callId": call.call_id,
+                "toolName": call.tool_name,
+                "isError": True,
+                "error": {"code": "interrupted", "message": "The turn ended before the result."},
+                "durationMs": 0,
+            }
+            self._emit("action.result", data)
+        self._last_calls = list(batch.calls)
+        data = {"step": self._step, "callIds": self._last_calls}
+        self._emit("actions.completed", data)
+
+    # History and nudges
+
+    def checkpoint(self, messages: Sequence[Any]) -> None:
+        """Store new history records."""
+        if not self._closed and messages:
+            self._owner.save_checkpoint(Checkpoint(self.id, list(messages)))
+
+    async def boundary(self, messages: Sequence[Any]) -> list[Nudge]:
+        """Store a checkpoint at a tool boundary and return what is pending, in arrival order."""
+        self._check()
+        await self._owner.prompt_synced()
+        self._check()
+        self.checkpoint(messages)
+        await self._owner.flush()
+        self._check()
+        return [_nudge(delivery, self._owner.place_files(delivery, self.workspace))
+                for delivery in self._owner.steerable()]
+
+    async def confirm(self, nudges: Sequence[Nudge], messages: Sequence[Any]) -> None:
+        """Record that the history holds the nudges; return when the log says so."""
+        self._check()
+        held = [
+            {"deliveryId": nudge.delivery_id, "afterCallIds": self._last_calls} for nudge in nudges
+        ]
+        self._owner.save_checkpoint(Checkpoint(self.id, list(messages), held))
+        for nudge in nudges:
+            self._owner.nudged(nudge.delivery_id, self._last_calls, self.id)
+        await self._owner.flush()
+        self._check()
+
+    # The end
+
+    def close(self, finish_reason: str | None = None) -> None:
+        """Pair what is open, then take nothing more."""
+        self._close_batch()
+        if finish_reason is not None:
+            self.step_completed(finish_reason=finish_reason)
+        self._closed = True
+
+    def _check(self) -> None:
+        if self._closed:
+            raise asyncio.CancelledError
+
+    async def run_call(self, call: ToolCall, batch: _Batch) -> ToolResult:
+        """Run one call and record its result, unless its batch was closed meanwhile."""
+        batch.check()
+        services = self._owner.services
+        if services.tools.effect(call.tool_name) == "write":
+            await self._owner.synced()
+            batch.check()
+        began = services.clock.monotonic()
+        context = CallContext(
+            session_id=self.session_id,
+            turn_id=self.id,
+            principal=self.principal,
+            workspace=self.workspace,
+            direct=False,
+            on_retry=lambda attempt, delay, error: self._retried(call, attempt, delay, error),
+        )
+        result = await services.tools.run(call, context)
+        elapsed = round((services.clock.monotonic() - began) * 1000)
+        batch.check()
+        data = await self._result_data(result, elapsed)
+        batch.check()
+        self._emit("action.result", data)
+        return result
+
+    def _retried(self, call: ToolCall, attempt: int, delay: float, error: str) -> None:
+        data = {
+            "callId": call.call_id,
+            "toolName": call.tool_name,
+            "attempt": attempt,
+            "delayMs": round(delay * 1000),
+            "error": {"code": "transient", "message": error},
+        }
+        self._emit("action.tool_retry", data)
+
+    async def _result_data(self, result: ToolResult, elapsed: int) -> dict[str, Any]:
+        data: dict[str, Any] = {
+            "callId": result.call_id,
+            "toolName": result.tool_name,
+            "isError": result.is_error,
+            "durationMs": elapsed,
+        }
+        if result.is_error:
+            code = result.code or "tool_failed"
+            return data | {"error": {"code": code, "message": str(result.output)}}
+        threshold = self._owner.services.blob_threshold
+        encoded = ndjson.encode({"output": result.output})
+        if len(encoded) <= threshold:
+            return data | {"output": result.output}
+        whole = encoded[len(b'{"output":') : -len(b"}\n")]
+        blob_id = await self._owner.put_blob(whole)
+        preview = whole[:_PREVIEW].decode("utf-8", "ignore")
+        truncated = {"size": len(whole), "blobId": blob_id}
+        return data | {"output": preview, "truncated": truncated}
+
+
+class _Batch:
+    """The calls of one step; each runs once, in its own task."""
+
+    def __init__(self, turn: RunningTurn, calls: Sequence[ToolCall]) -> None:
+        self.calls = {call.call_id: call for call in calls}
+        self._turn = turn
+        self._tasks: dict[str, asyncio.Task[ToolResult]] = {}
+        self._closed = False
+
+    async def run(self, call_id: str) -> ToolResult:
+        """Run one of the calls once; a second time returns the first result."""
+        task = self._tasks.get(call_id)
+        if task is None:
+            call = self.calls[call_id]
+            task = asyncio.get_running_loop().create_task(self._turn.run_call(call, self))
+            self._tasks[call_id] = task
+        return await asyncio.shield(task)
+
+    def unfinished(self) -> list[ToolCall]:
+        """Return the calls that have no result."""
+        return [
+            call
+            for call_id, call in self.calls.items()
+            if (task := self._tasks.get(call_id)) is None
+            or not task.done()
+            or task.cancelled()
+            or task.exception() is not None
+        ]
+
+    def check(self) -> None:
+        """Raise when the batch takes no more results."""
+        if self._closed:
+            raise asyncio.CancelledError
+
+    def close(self) -> None:
+        """Cancel the calls that still run and take no more results."""
+        self._closed = True
+        for task in self._tasks.values():
+            task.cancel()
+
+    async def settle(self) -> None:
+        """Cancel what still runs, and wait until it has cleaned up."""
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+
+def _nudge(delivery: DeliveryRecord, problems: Sequence[str]) -> Nudge:
+    text = "\n\n".join([*delivery.context, delivery.text, *problems])
+    return Nudge(delivery.delivery_id, text, delivery.sender)
