@@ -15,6 +15,7 @@ ThreadlineError
 │   └── IndexOutOfRange
 ├── TooLarge                  413  the body is over the limit
 ├── ToolFailed                500  a tool call ended in an error
+│   └── TransientToolError    500  … and trying again may help
 ├── WorkspaceUnavailable      500  a workspace could not be made
 ├── HarnessFailed             500  a harness could not run a turn
 ├── Unavailable               503  try again later; nothing was recorded

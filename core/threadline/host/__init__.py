@@ -1,1 +1,1 @@
-
+"""The process that serves agents over HTTP."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -60,6 +60,9 @@ class Subscribers(Protocol):
     def appended(self, session: SessionRecord, types: Collection[str]) -> None:
         """Hear that events of these types were recorded."""
 
+    def opened(self, session: SessionRecord, rested_at: int) -> None:
+        """Hear that a session was opened whose last rest was before index ``rested_at``."""
+
     async def handled(self, session_id: str) -> None:
         """Return when everything recorded so far was handled."""
 
@@ -71,6 +74,9 @@ class NoSubscribers:
     """Nobody listens."""
 
     def appended(self, session: SessionRecord, types: Collection[str]) -> None:
+        """Do nothing."""
+
+    def opened(self, session: SessionRecord, rested_at: int) -> None:
         """Do nothing."""
 
     async def handled(self, session_id: str) -> None:
@@ -129,6 +135,7 @@ class Services:
     drained: asyncio.Event = field(default_factory=asyncio.Event)
     unload: Callable[[SessionOwner, str], None] = lambda owner, reason: None
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     _stamp: tuple[int, str] = (0, "")
 
     def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
@@ -244,6 +251,7 @@ class SessionCore:
             raise Draining("The host is shutting down. Send this again in a moment.")
         self._check_files(request)
         result = await self.store.accept(request)
+        self.services.counts["deliveries", "duplicate" if result.duplicate else "accepted"] += 1
         if result.duplicate:
             return result, "duplicate"
         seq = result.delivery.seq
@@ -328,6 +336,7 @@ class SessionCore:
         free = self.services.slots.free
         plan = owner.open()
         self._owners[session_id] = owner
+        self.services.subscribers.opened(owner.record, lease.mark.next_index if lease.mark else 0)
         stops = {stop.seq for stop in plan.stops_done}
         for item in early:
             if isinstance(item, SessionDeleted):
@@ -347,6 +356,12 @@ class SessionCore:
             return None
         await self._load(session_id)
         return self._owners.get(session_id)
+
+    async def synced(self, session_id: str) -> None:
+        """Return when all that a session recorded so far is on stable storage."""
+        owner = self._owners.get(session_id)
+        if owner is not None:
+            await owner.synced()
 
     def status(self, session_id: str) -> str:
         """Return ``running``, ``queued``, ``waiting``, ``completed`` or ``failed``."""

@@ -467,6 +467,7 @@ class SessionOwner:
             self._end_failed(turn_id, "cancelled", code, "turn interrupted")
 
     def _end_failed(self, turn_id: str, status: str, code: str, message: str) -> None:
+        self.services.counts["turns", status] += 1
         self.emit("turn.failed", {"status": status, "code": code, "message": message}, turn_id)
         if code == "stopped" or self.record.mode == "task" or not self.pending:
             self._emit_rest(code, message)
@@ -486,6 +487,7 @@ class SessionOwner:
         data: dict[str, Any] = {"result": result.result, "usage": usage, "durationMs": elapsed}
         if result.cost_usd is not None:
             data["costUsd"] = result.cost_usd
+        self.services.counts["turns", "completed"] += 1
         self.emit("turn.completed", data, turn_id)
         if self.record.mode == "task":
             self.emit("session.completed", {"result": result.result})
@@ -586,6 +588,7 @@ class SessionOwner:
             self.abort("session_deleted")
             return True
         self._behind += len(lines)
+        self.services.counts["events", "appended"] += len(lines)
         if self._behind >= SYNC_BEHIND:
             self.services.spawn(self._sync_quietly(), "sync")
         types = {event.type for event in events}

@@ -212,9 +212,10 @@ class RunningTurn:
     async def boundary(self, messages: Sequence[Any]) -> list[Nudge]:
         """Store a checkpoint at a tool boundary and return what is pending, in arrival order."""
         self._check()
-        await self._owner.prompt_synced()
-        self._check()
-        self.checkpoint(messages)
+        try:
+            await self._owner.prompt_synced()
+        finally:
+            self.checkpoint(messages)
         await self._owner.flush()
         self._check()
         return [_nudge(delivery, self._owner.place_files(delivery, self.workspace))

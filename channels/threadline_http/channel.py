@@ -1,0 +1,235 @@
+"""``/v1/session`` and its kin, written against the public channel API.
+
+Source: the wire contract, "HTTP API". Tokens are opaque and rotate: each accepted follow-up returns
+a new one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr
+from pydantic.alias_generators import to_camel
+
+from threadline.channel.auth import Policy
+from threadline.channel.channel import Channel
+from threadline.channel.context import Delivery, EventStream, RouteContext, Session
+from threadline.channel.tokens import rotating
+from threadline.errors import InvalidRequest, NotFound
+from threadline.session.access import Action
+from threadline.store.base import Admission
+
+__all__ = ["HttpChannel"]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, extra="forbid")
+
+
+class StartSession(_Body):
+    """The body of ``POST /v1/session``."""
+
+    message: StrictStr
+    title: StrictStr | None = None
+    dry_run: StrictBool | None = None
+    as_of: StrictStr | None = None
+    workspace_files: dict[str, StrictStr | dict[str, StrictStr]] | None = None
+    purpose: StrictStr | None = Field(default=None, max_length=100)
+    delivery_id: StrictStr | None = None
+    admission: Admission | None = None
+
+
+class FollowUp(_Body):
+    """The body of ``POST /v1/session/{sessionId}``."""
+
+    message: StrictStr
+    continuation_token: StrictStr
+    workspace_files: dict[str, StrictStr | dict[str, StrictStr]] | None = None
+    dry_run: StrictBool | None = None
+    as_of: StrictStr | None = None
+    delivery_id: StrictStr | None = None
+    admission: Admission | None = None
+
+
+class Stop(_Body):
+    """The optional body of ``POST /v1/session/{sessionId}/stop``."""
+
+    clear_pending: StrictBool = False
+
+
+class Approval(_Body):
+    """The body of ``POST /v1/session/{sessionId}/approvals/{callId}``."""
+
+    decision: StrictStr = Field(pattern="^(approve|approved|deny|denied)$")
+    reason: StrictStr | None = Field(default=None, max_length=2000)
+
+
+class EventsQuery(BaseModel):
+    """The query of the stream and of the dump."""
+
+    model_config = ConfigDict(alias_generator=to_camel, extra="ignore")
+
+    start_index: int = Field(default=0, ge=0)
+    limit: int | None = Field(default=None, ge=1)
+    format: str = Field(default="ndjson", pattern="^(ndjson|json)$")
+
+
+class SessionsQuery(BaseModel):
+    """The query of the list; ``sessionId`` asks for one session."""
+
+    model_config = ConfigDict(alias_generator=to_camel, extra="ignore")
+
+    session_id: str | None = None
+    limit: int = Field(default=100, ge=1, le=1000)
+
+
+class HttpChannel(Channel):
+    """Conversations of programs and of the playground; preempts by default."""
+
+    def __init__(self, *, auth: Sequence[Policy] | None = None) -> None:
+        super().__init__(auth=auth, admission="preempt", tokens=rotating(), mount="/v1")
+        self.post("/session")(self.start)
+        self.post("/session/{sessionId}")(self.follow_up)
+        self.get("/session/{sessionId}/stream")(self.stream)
+        self.get("/session/{sessionId}/events")(self.dump)
+        self.post("/session/{sessionId}/stop")(self.stop_turn)
+        self.get("/session/{sessionId}/cost")(self.cost)
+        self.post("/session/{sessionId}/approvals/{callId}")(self.resolve_approval)
+        self.delete("/session/{sessionId}")(self.remove)
+        self.get("/sessions")(self.list_sessions)
+
+    async def start(self, ctx: RouteContext, body: StartSession) -> dict[str, Any]:
+        """Open a durable conversation."""
+        delivery = await ctx.send(
+            body.message,
+            title=body.title,
+            purpose=body.purpose,
+            admission=body.admission,
+            delivery_id=_delivery_id(ctx, body.delivery_id),
+            workspace_files=body.workspace_files,
+            dry_run=bool(body.dry_run),
+            as_of=body.as_of,
+        )
+        return _answer(ctx, delivery)
+
+    async def follow_up(self, ctx: RouteContext, body: FollowUp) -> dict[str, Any]:
+        """Continue a chat session, also one that another channel created."""
+        _session(ctx, "read" if ctx.principal.operator else "send")
+        delivery = await ctx.send(
+            body.message,
+            session_id=ctx.params["sessionId"],
+            continuation_token=body.continuation_token,
+            admission=body.admission,
+            delivery_id=_delivery_id(ctx, body.delivery_id),
+            workspace_files=body.workspace_files,
+            dry_run=bool(body.dry_run),
+            as_of=body.as_of,
+        )
+        return _answer(ctx, delivery)
+
+    async def stream(self, ctx: RouteContext, query: EventsQuery) -> EventStream:
+        """Replay from an index, then follow new events."""
+        return EventStream(_session(ctx, "read"), query.start_index)
+
+    async def dump(self, ctx: RouteContext, query: EventsQuery) -> Any:
+        """Return the recorded events once."""
+        session = _session(ctx, "read")
+        stream = EventStream(session, query.start_index, follow=False, limit=query.limit)
+        if query.format == "ndjson":
+            return stream
+        lines = [
+            line
+            async for chunk in session.events(query.start_index)
+            for line in chunk.split(b"\n")
+            if line
+        ]
+        return {
+            "sessionId": session.id,
+            "events": [json.loads(line) for line in lines[: query.limit]],
+            "playgroundUrl": _playground(ctx, session.id),
+        }
+
+    async def stop_turn(self, ctx: RouteContext, body: Stop | None = None) -> dict[str, Any]:
+        """Interrupt the turn without sending another message."""
+        session = _session(ctx, "stop")
+        clear = body is not None and body.clear_pending
+        stopped = await ctx.stop(session.id, clear_pending=clear)
+        return {"ok": True, "sessionId": session.id, "stopped": stopped}
+
+    async def cost(self, ctx: RouteContext) -> dict[str, Any]:
+        """Return each turn's token usage and estimated cost; an unknown cost is null."""
+        session = _session(ctx, "read")
+        turns: list[dict[str, Any]] = []
+        async for chunk in session.events():
+            for line in chunk.split(b"\n"):
+                if line.startswith(b'{"type":"turn.completed"'):
+                    event = json.loads(line)
+                    data = event["data"]
+                    turns.append(
+                        {
+                            "turnId": event.get("turnId"),
+                            "usage": data.get("usage", {}),
+                            "costUsd": data.get("costUsd"),
+                        }
+                    )
+        return {"sessionId": session.id, "turns": turns, "total": _total(turns)}
+
+    async def resolve_approval(self, ctx: RouteContext, body: Approval) -> dict[str, Any]:
+        """Decide a parked tool call."""
+        _session(ctx, "read")
+        raise NotFound(
+            f"No call {ctx.params['callId']!r} of this session waits for an approval."
+        )
+
+    async def remove(self, ctx: RouteContext) -> dict[str, Any]:
+        """Delete a session with its log, history and workspace."""
+        session = _session(ctx, "delete")
+        await ctx.delete(session.id)
+        return {"ok": True, "sessionId": session.id, "deleted": True}
+
+    async def list_sessions(self, ctx: RouteContext, query: SessionsQuery) -> dict[str, Any]:
+        """List the caller's sessions, newest first."""
+        if query.session_id is not None:
+            found = ctx.session(query.session_id)
+            return {"sessions": [found.to_wire()] if found is not None else []}
+        return {"sessions": [s.to_wire() for s in ctx.sessions(limit=query.limit)]}
+
+
+def _session(ctx: RouteContext, action: Action) -> Session:
+    session = ctx.session(ctx.params["sessionId"], action=action)
+    if session is None:
+        raise NotFound(f"There is no session {ctx.params['sessionId'][:80]!r}.")
+    return session
+
+
+def _delivery_id(ctx: RouteContext, in_body: str | None) -> str | None:
+    """Return the id from the body or the ``Idempotency-Key`` header; they may not differ."""
+    in_header = ctx.headers.get("idempotency-key")
+    if in_body is not None and in_header is not None and in_body != in_header:
+        raise InvalidRequest("deliveryId and the Idempotency-Key header differ; send one.")
+    return in_body if in_body is not None else in_header
+
+
+def _answer(ctx: RouteContext, delivery: Delivery) -> dict[str, Any]:
+    return {
+        "ok": True,
+        **delivery.to_wire(),
+        "playgroundUrl": _playground(ctx, delivery.session_id),
+        "traceUrl": ctx.url(f"/v1/session/{delivery.session_id}/events"),
+    }
+
+
+def _playground(ctx: RouteContext, session_id: str) -> str:
+    return ctx.url(f"/playground?sessionId={session_id}")
+
+
+def _total(turns: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    usage: dict[str, int] = {}
+    for turn in turns:
+        for key, value in turn["usage"].items():
+            usage[key] = usage.get(key, 0) + int(value)
+    costs = [turn["costUsd"] for turn in turns]
+    known = bool(costs) and all(cost is not None for cost in costs)
+    return {"usage": usage, "costUsd": sum(costs) if known else None}

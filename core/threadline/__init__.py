@@ -1,0 +1,146 @@
+"""threadline: durable agents that live where a team already talks.
+
+Names are imported from here; nothing heavy is loaded before it is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from threadline.agent.config import Agent, Local
+    from threadline.agent.tools import Tool, ToolContext, TransientToolError, tool
+    from threadline.channel.channel import Channel, ChannelEventHandlers, Route
+    from threadline.channel.context import (
+        Accepted,
+        Context,
+        Delivery,
+        EventContext,
+        EventStream,
+        Reply,
+        RouteContext,
+        Session,
+    )
+    from threadline.errors import ThreadlineError
+    from threadline.events import (
+        AbAssigned,
+        ActionResult,
+        ActionsCompleted,
+        ActionsRequested,
+        AgentBound,
+        ApprovalRequested,
+        ApprovalResolved,
+        ArtifactTagged,
+        DeliveriesCleared,
+        Event,
+        LogRecovered,
+        MessageAppended,
+        MessageCompleted,
+        MessageReceived,
+        NudgeDelivered,
+        ReasoningAppended,
+        ReasoningCompleted,
+        SessionCompleted,
+        SessionFailed,
+        SessionStarted,
+        SessionWaiting,
+        StepCompleted,
+        StepStarted,
+        SubagentCalled,
+        SubagentCompleted,
+        ToolRetry,
+        TurnCompleted,
+        TurnFailed,
+        TurnQueued,
+        TurnStarted,
+        Usage,
+        parse_event,
+    )
+    from threadline.principal import Principal
+
+__all__ = [
+    "AbAssigned",
+    "Accepted",
+    "ActionResult",
+    "ActionsCompleted",
+    "ActionsRequested",
+    "Agent",
+    "AgentBound",
+    "ApprovalRequested",
+    "ApprovalResolved",
+    "ArtifactTagged",
+    "Channel",
+    "ChannelEventHandlers",
+    "Context",
+    "DeliveriesCleared",
+    "Delivery",
+    "Event",
+    "EventContext",
+    "EventStream",
+    "Local",
+    "LogRecovered",
+    "MessageAppended",
+    "MessageCompleted",
+    "MessageReceived",
+    "NudgeDelivered",
+    "Principal",
+    "ReasoningAppended",
+    "ReasoningCompleted",
+    "Reply",
+    "Route",
+    "RouteContext",
+    "Session",
+    "SessionCompleted",
+    "SessionFailed",
+    "SessionStarted",
+    "SessionWaiting",
+    "StepCompleted",
+    "StepStarted",
+    "SubagentCalled",
+    "SubagentCompleted",
+    "ThreadlineError",
+    "Tool",
+    "ToolContext",
+    "ToolRetry",
+    "TransientToolError",
+    "TurnCompleted",
+    "TurnFailed",
+    "TurnQueued",
+    "TurnStarted",
+    "Usage",
+    "parse_event",
+    "tool",
+]
+
+_HOME = {
+    "agent.config": ("Agent", "Local"),
+    "agent.tools": ("Tool", "ToolContext", "TransientToolError", "tool"),
+    "channel.channel": ("Channel", "ChannelEventHandlers", "Route"),
+    "channel.context": (
+        "Accepted",
+        "Context",
+        "Delivery",
+        "EventContext",
+        "EventStream",
+        "Reply",
+        "RouteContext",
+        "Session",
+    ),
+    "errors": ("ThreadlineError",),
+    "principal": ("Principal",),
+}
+_MODULES = {name: module for module, names in _HOME.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'threadline' has no attribute {name!r}")
+    module = importlib.import_module(f"threadline.{_MODULES.get(name, 'events')}")
+    value = getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

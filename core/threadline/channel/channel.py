@@ -1,0 +1,256 @@
+"""What a channel declares: tokens, routes, auth, event handlers, admission and owner."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import typing
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypedDict, TypeVar
+
+from pydantic import BaseModel, TypeAdapter
+
+from threadline import events as ev
+from threadline.channel.auth import Policy, local_dev_strict
+from threadline.channel.context import Context, EventContext, RouteContext
+from threadline.channel.tokens import TokenFormat, any_string
+from threadline.events import EVENT_TYPES, Event
+from threadline.principal import Principal
+from threadline.session.access import Action, may
+from threadline.store.base import Admission, SessionRecord
+
+__all__ = ["Channel", "ChannelEventHandlers", "Handler", "Method", "Route"]
+
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
+Handler = Callable[[Event[Any], EventContext], Awaitable[None]]
+
+_E = Callable[[Event[ev.D], EventContext], Awaitable[None]]
+
+ChannelEventHandlers = TypedDict(
+    "ChannelEventHandlers",
+    {
+        "ab.assigned": "_E[ev.AbAssigned]",
+        "action.approval_requested": "_E[ev.ApprovalRequested]",
+        "action.approval_resolved": "_E[ev.ApprovalResolved]",
+        "action.result": "_E[ev.ActionResult]",
+        "action.tool_retry": "_E[ev.ToolRetry]",
+        "actions.completed": "_E[ev.ActionsCompleted]",
+        "actions.requested": "_E[ev.ActionsRequested]",
+        "agent.bound": "_E[ev.AgentBound]",
+        "artifact.tagged": "_E[ev.ArtifactTagged]",
+        "deliveries.cleared": "_E[ev.DeliveriesCleared]",
+        "log.recovered": "_E[ev.LogRecovered]",
+        "message.appended": "_E[ev.MessageAppended]",
+        "message.completed": "_E[ev.MessageCompleted]",
+        "message.received": "_E[ev.MessageReceived]",
+        "nudge.delivered": "_E[ev.NudgeDelivered]",
+        "reasoning.appended": "_E[ev.ReasoningAppended]",
+        "reasoning.completed": "_E[ev.ReasoningCompleted]",
+        "session.completed": "_E[ev.SessionCompleted]",
+        "session.failed": "_E[ev.SessionFailed]",
+        "session.started": "_E[ev.SessionStarted]",
+        "session.waiting": "_E[ev.SessionWaiting]",
+        "step.completed": "_E[ev.StepCompleted]",
+        "step.started": "_E[ev.StepStarted]",
+        "subagent.called": "_E[ev.SubagentCalled]",
+        "subagent.completed": "_E[ev.SubagentCompleted]",
+        "turn.completed": "_E[ev.TurnCompleted]",
+        "turn.failed": "_E[ev.TurnFailed]",
+        "turn.queued": "_E[ev.TurnQueued]",
+        "turn.started": "_E[ev.TurnStarted]",
+    },
+    total=False,
+)
+"""One handler an event type; a type checker knows each event's data."""
+
+
+@dataclass(frozen=True, eq=False)
+class Route:
+    """One HTTP route of a channel, relative to its mount.
+
+    ``path`` has parameters as ``/items/{id}``. The handler takes the context, and by name ``body``
+    (validated from JSON) and ``query`` (a pydantic model).
+    """
+
+    method: Method
+    path: str
+    handler: Callable[..., Awaitable[Any]]
+    description: str = ""
+
+    @functools.cached_property
+    def _hints(self) -> dict[str, Any]:
+        try:
+            return typing.get_type_hints(self.handler, include_extras=True)
+        except NameError as error:
+            raise TypeError(
+                f"{self.method} {self.path}: {error}. Import what a handler's annotations name "
+                "at the top of the file, outside TYPE_CHECKING."
+            ) from error
+
+    @functools.cached_property
+    def parameters(self) -> frozenset[str]:
+        """The names that the handler takes beside its context."""
+        names = list(inspect.signature(self.handler).parameters)[1:]
+        unknown = set(names) - {"body", "query"}
+        if unknown:
+            raise TypeError(
+                f"{self.method} {self.path}: the handler takes {', '.join(sorted(unknown))}; after "
+                "its context it may take body and query. Path parameters are in ctx.params."
+            )
+        return frozenset(names)
+
+    @functools.cached_property
+    def body(self) -> TypeAdapter[Any] | None:
+        """How the JSON body is validated; None when the handler takes no body."""
+        return TypeAdapter(self._hints.get("body", Any)) if "body" in self.parameters else None
+
+    @functools.cached_property
+    def body_optional(self) -> bool:
+        """True when an empty body is fine, because the parameter has a default."""
+        parameter = inspect.signature(self.handler).parameters.get("body")
+        return parameter is not None and parameter.default is not inspect.Parameter.empty
+
+    @functools.cached_property
+    def query(self) -> type[BaseModel] | None:
+        """The model of the query; None when the handler takes none."""
+        if "query" not in self.parameters:
+            return None
+        model = self._hints.get("query")
+        if not (isinstance(model, type) and issubclass(model, BaseModel)):
+            raise TypeError(f"{self.method} {self.path}: query must be a pydantic model.")
+        return model
+
+    def check(self) -> None:
+        """Raise TypeError when the handler's signature cannot be served."""
+        if not inspect.iscoroutinefunction(self.handler):
+            raise TypeError(f"{self.method} {self.path}: the handler must be 'async def'.")
+        if not inspect.signature(self.handler).parameters:
+            raise TypeError(f"{self.method} {self.path}: the handler must take a context.")
+        _ = self.body, self.query
+
+
+class Channel:
+    """One surface on which conversations happen.
+
+    ``auth``: the chain of policies; None is ``[local_dev_strict()]``, ``[]`` admits nobody.
+    ``admission``: what a ``send`` without one does to a busy session. ``owner``: ``"caller"``, or
+    ``"channel"`` when many speak in one conversation. ``tokens``: their format. ``mount``: the path
+    prefix, by default ``/v1/channels/<id>``. ``id`` is set when the channel is mounted.
+    """
+
+    def __init__(
+        self,
+        *,
+        auth: Sequence[Policy] | None = None,
+        events: ChannelEventHandlers | None = None,
+        routes: Sequence[Route] = (),
+        admission: Admission = "preempt",
+        owner: Literal["caller", "channel"] = "caller",
+        tokens: TokenFormat | None = None,
+        mount: str | None = None,
+    ) -> None:
+        if admission not in ("preempt", "coalesce"):
+            raise ValueError(f"admission must be 'preempt' or 'coalesce', not {admission!r}.")
+        if owner not in ("caller", "channel"):
+            raise ValueError(f"owner must be 'caller' or 'channel', not {owner!r}.")
+        self.id = ""
+        self.auth: Sequence[Policy] = [local_dev_strict()] if auth is None else list(auth)
+        self.admission: Admission = admission
+        self.owner: Literal["caller", "channel"] = owner
+        self.tokens = tokens or any_string()
+        self.mount = mount
+        self.routes: list[Route] = []
+        self.events: dict[str, list[Handler]] = {}
+        for route in routes:
+            self._add(route)
+        for type_, handler in (events or {}).items():
+            self.on(type_)(typing.cast("Handler", handler))
+
+    @property
+    def prefix(self) -> str:
+        """The path under which the routes are mounted."""
+        return f"/v1/channels/{self.id}" if self.mount is None else self.mount.rstrip("/")
+
+    def route(
+        self, method: Method, path: str, *, description: str | None = None
+    ) -> Callable[[F], F]:
+        """Declare a route; use ``get``, ``post`` and their kin."""
+
+        def declare(handler: F) -> F:
+            text = inspect.getdoc(handler) or "" if description is None else description
+            self._add(Route(method, path, handler, text))
+            return handler
+
+        return declare
+
+    def get(self, path: str, *, description: str | None = None) -> Callable[[F], F]:
+        """Declare a GET route."""
+        return self.route("GET", path, description=description)
+
+    def post(self, path: str, *, description: str | None = None) -> Callable[[F], F]:
+        """Declare a POST route."""
+        return self.route("POST", path, description=description)
+
+    def put(self, path: str, *, description: str | None = None) -> Callable[[F], F]:
+        """Declare a PUT route."""
+        return self.route("PUT", path, description=description)
+
+    def delete(self, path: str, *, description: str | None = None) -> Callable[[F], F]:
+        """Declare a DELETE route."""
+        return self.route("DELETE", path, description=description)
+
+    def on(self, type_: str) -> Callable[[F], F]:
+        """Declare a handler of one event type; it runs after the event is recorded, in order."""
+        if type_ not in EVENT_TYPES:
+            raise ValueError(
+                f"There is no event {type_!r}. Events are: {', '.join(sorted(EVENT_TYPES))}."
+            )
+
+        def declare(handler: F) -> F:
+            self.events.setdefault(type_, []).append(_two_arguments(handler))
+            return handler
+
+        return declare
+
+    def may(self, principal: Principal, session: SessionRecord, action: Action) -> bool:
+        """Tell whether a principal that this channel admitted may do this; override to widen."""
+        return may(principal, session, action, via=self.id)
+
+    async def on_start(self, ctx: Context) -> None:
+        """Run when the host starts, before the first request."""
+
+    async def on_stop(self, ctx: Context) -> None:
+        """Run when the host stops, after the last turn."""
+
+    def _add(self, route: Route) -> None:
+        path = re.sub(r":([A-Za-z_]\w*)", r"{\1}", route.path)
+        if not path.startswith("/"):
+            raise ValueError(f"A route's path begins with '/', not {route.path!r}.")
+        if any((r.method, r.path) == (route.method, path) for r in self.routes):
+            raise ValueError(f"{route.method} {path} is declared twice.")
+        self.routes.append(Route(route.method, path, route.handler, route.description))
+
+
+def _two_arguments(handler: Callable[..., Awaitable[Any]]) -> Handler:
+    """Let a handler leave out the context."""
+    if len(inspect.signature(handler).parameters) >= 2:
+        return handler
+
+    async def call(event: Event[Any], _: EventContext) -> None:
+        await handler(event)
+
+    return call
+
+
+def check_channel(channel: Channel) -> Mapping[str, str]:
+    """Return what is wrong with a channel's routes, by ``METHOD path``."""
+    problems = {}
+    for route in channel.routes:
+        try:
+            route.check()
+        except TypeError as error:
+            problems[f"{route.method} {route.path}"] = str(error)
+    return problems

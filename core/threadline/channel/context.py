@@ -1,0 +1,335 @@
+"""What routes, event handlers and lifecycle hooks are given."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from threadline.errors import Forbidden
+from threadline.principal import Principal
+from threadline.session.access import Action
+from threadline.store.base import Admission, DeliveryRecord, Mode, SessionRecord
+
+if TYPE_CHECKING:
+    from threadline.channel.runtime import ChannelRuntime
+    from threadline.session.admission import Admitted
+    from threadline.session.core import Fate
+
+__all__ = [
+    "Accepted",
+    "Context",
+    "Delivery",
+    "EventContext",
+    "EventStream",
+    "KeyValues",
+    "Reply",
+    "RouteContext",
+    "Session",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """An accepted message.
+
+    ``admitted``: ``"started"`` a turn, ``"queued"`` behind what runs, ``"preempted"`` it, or
+    ``"duplicate"`` when this id was accepted before.
+    """
+
+    delivery_id: str
+    session_id: str
+    continuation_token: str
+    admitted: Admitted
+    _record: DeliveryRecord = field(repr=False)
+    _runtime: ChannelRuntime = field(repr=False)
+
+    async def outcome(self) -> Fate:
+        """Wait until the log says what became of it: steered, prompted or cleared."""
+        return await self._runtime.core.fate(self._record, settled=False)
+
+    async def settled(self) -> Fate:
+        """Wait for the end of the turn that carries it; ``result`` or ``error`` says how."""
+        return await self._runtime.core.fate(self._record, settled=True)
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return ``{sessionId, continuationToken, deliveryId, admitted}``."""
+        return {
+            "sessionId": self.session_id,
+            "continuationToken": self.continuation_token,
+            "deliveryId": self.delivery_id,
+            "admitted": self.admitted,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A stored conversation, as a route sees it."""
+
+    record: SessionRecord
+    _runtime: ChannelRuntime = field(repr=False)
+
+    @property
+    def id(self) -> str:
+        """The session id."""
+        return self.record.id
+
+    @property
+    def mode(self) -> Mode:
+        """``"chat"`` or ``"task"``."""
+        return self.record.mode
+
+    @property
+    def continuation_token(self) -> str | None:
+        """The current token in the channel that created the session."""
+        return self._runtime.store.token(self.record.id, self.record.channel)
+
+    @property
+    def status(self) -> str:
+        """``running``, ``queued``, ``waiting``, ``completed`` or ``failed``."""
+        return self._runtime.core.status(self.record.id)
+
+    async def next_index(self) -> int:
+        """Return the index that the next event will have."""
+        return await self._runtime.store.next_index(self.record.id) or 0
+
+    def events(self, start: int = 0) -> AsyncIterator[bytes]:
+        """Yield the stored lines from an index on, in chunks of whole lines."""
+        return self._runtime.store.read(self.record.id, start)
+
+    def follow(self, start: int = 0) -> AsyncIterator[bytes]:
+        """Yield as :meth:`events` does, then go on; an empty chunk says that this is all so far."""
+        return self._runtime.store.read(self.record.id, start, follow=True)
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return what ``GET /v1/sessions`` says of it."""
+        record = self.record
+        wire: dict[str, Any] = {
+            "sessionId": record.id,
+            "channel": record.channel,
+            "mode": record.mode,
+            "status": self.status,
+            "createdAt": record.created_at,
+            "principal": record.owner.to_wire(),
+        }
+        for key, value in (("title", record.title), ("purpose", record.purpose)):
+            if value is not None:
+                wire[key] = value
+        return wire
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Answer 202 with the delivery, and more fields if wanted."""
+
+    delivery: Delivery | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the body."""
+        return {"ok": True, **(self.delivery.to_wire() if self.delivery else {}), **self.extra}
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer with a status, a body (JSON value, text or bytes) and headers."""
+
+    body: Any = None
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    content_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EventStream:
+    """Answer with a session's stored lines; with ``follow``, go on as they are recorded."""
+
+    session: Session
+    start: int = 0
+    follow: bool = True
+    limit: int | None = None
+
+
+class KeyValues:
+    """JSON values that the store keeps for one channel."""
+
+    def __init__(self, runtime: ChannelRuntime) -> None:
+        self._store = runtime.store
+        self._prefix = f"channel/{runtime.channel.id}/"
+
+    async def get(self, key: str) -> Any:
+        """Return a kept value, or None."""
+        return await self._store.kv_get(self._prefix + key)
+
+    async def put(self, key: str, value: Any) -> None:
+        """Keep a JSON value durably."""
+        await self._store.kv_put(self._prefix + key, value)
+
+    async def delete(self, key: str) -> bool:
+        """Forget a value; False when there was none."""
+        return await self._store.kv_delete(self._prefix + key)
+
+
+class Context:
+    """What every piece of channel code may do."""
+
+    def __init__(self, runtime: ChannelRuntime, principal: Principal | None = None) -> None:
+        self._runtime = runtime
+        self.principal = principal or runtime.own_principal
+        self.kv = KeyValues(runtime)
+        self.log = runtime.log
+
+    @property
+    def channel(self) -> str:
+        """The channel's id."""
+        return self._runtime.channel.id
+
+    @property
+    def agent(self) -> str:
+        """The agent's name."""
+        return self._runtime.agent
+
+    async def send(
+        self,
+        message: str,
+        *,
+        continuation_token: str | None = None,
+        session_id: str | None = None,
+        admission: Admission | None = None,
+        delivery_id: str | None = None,
+        principal: Principal | None = None,
+        mode: Mode = "chat",
+        title: str | None = None,
+        context: Sequence[str] = (),
+        workspace_files: Mapping[str, Any] | None = None,
+        cwd: str | Path | None = None,
+        purpose: str | None = None,
+        dry_run: bool = False,
+        as_of: datetime | str | None = None,
+        attachments: Sequence[Mapping[str, Any]] = (),
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Delivery:
+        """Start or continue a conversation; it is durable when this returns.
+
+        ``session_id`` names the stored session and needs its current token; channels whose tokens
+        rotate use it for follow-ups. Raises InvalidRequest, UnsupportedOption, Forbidden, NotFound,
+        StaleToken, TaskSession, DeliveryConflict, StoreUnavailable or Draining; then nothing was
+        recorded.
+        """
+        return await self._runtime.send(
+            message,
+            speaker=principal or self.principal,
+            continuation_token=continuation_token,
+            session_id=session_id,
+            admission=admission,
+            delivery_id=delivery_id,
+            mode=mode,
+            title=title,
+            context=context,
+            workspace_files=workspace_files,
+            cwd=cwd,
+            purpose=purpose,
+            dry_run=dry_run,
+            as_of=as_of,
+            attachments=attachments,
+            metadata=metadata,
+        )
+
+    async def dispatch(self, message: str, **options: Any) -> Delivery:
+        """Start a task session: :meth:`send` with ``mode="task"``, and a fresh token by default."""
+        return await self.send(message, mode="task", **options)
+
+    def defer(self, work: Awaitable[Any]) -> None:
+        """Run work after the response; a failure is logged, and shutdown waits for it."""
+        self._runtime.defer(work)
+
+    async def stop(
+        self,
+        token_or_id: str,
+        *,
+        clear_pending: bool = False,
+        before: datetime | None = None,
+    ) -> bool:
+        """Interrupt a session's turn; False when nothing ran. Durable when it returns.
+
+        ``clear_pending`` also drops what waits; ``before`` spares what was accepted later.
+        """
+        session = self.session(token_or_id, action="stop")
+        if session is None:
+            return False
+        return await self._runtime.stop(session.id, clear_pending=clear_pending, before=before)
+
+    async def delete(self, token_or_id: str) -> bool:
+        """Remove a session with its log, history and workspace; False when there is none."""
+        session = self.session(token_or_id, action="delete")
+        return session is not None and await self._runtime.core.delete(session.id)
+
+    def session(self, token_or_id: str, *, action: Action = "read") -> Session | None:
+        """Return a session by this channel's token or by its id; None when there is none.
+
+        Raises Forbidden when the caller may not do this to it.
+        """
+        session = self._runtime.find(token_or_id)
+        if session is None:
+            return None
+        if not self._may(session.record, action):
+            raise Forbidden("This session belongs to another principal.")
+        return session
+
+    def sessions(self, *, limit: int = 1000) -> list[Session]:
+        """Return the sessions that the caller owns, newest first; an operator sees all."""
+        return self._runtime.sessions(self.principal, limit)
+
+    def url(self, path: str) -> str:
+        """Return an absolute address below the agent's own, for answers."""
+        return self._runtime.url(path)
+
+    def _may(self, record: SessionRecord, action: Action) -> bool:
+        return self._runtime.channel.may(self.principal, record, action)
+
+
+class RouteContext(Context):
+    """What a route's handler is given; ``principal`` is the caller."""
+
+    def __init__(
+        self,
+        runtime: ChannelRuntime,
+        principal: Principal,
+        *,
+        method: str,
+        path: str,
+        params: Mapping[str, str],
+        query: Mapping[str, str],
+        headers: Mapping[str, str],
+        body: bytes,
+        request: Any,
+    ) -> None:
+        super().__init__(runtime, principal)
+        self.method: str = method
+        self.path = path
+        self.params = params
+        self.query = query
+        self.headers = headers
+        self.body = body
+        self.request = request
+
+
+class EventContext(Context):
+    """What an event handler is given; ``session`` is the one that the event belongs to."""
+
+    def __init__(self, runtime: ChannelRuntime, session: Session) -> None:
+        super().__init__(runtime, session.record.owner)
+        self.session_record = session
+
+    def session(self, token_or_id: str | None = None, *, action: Action = "read") -> Session | None:
+        """Return the event's session, or another one of this channel."""
+        return self.session_record if token_or_id is None else super().session(
+            token_or_id, action=action
+        )
+
+    def _may(self, record: SessionRecord, action: Action) -> bool:
+        return record.channel == self.channel or super()._may(record, action)
+
+

@@ -1,0 +1,213 @@
+"""One mounted channel at work: its door into the session core."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from threadline.channel.channel import Channel
+from threadline.channel.context import Delivery, Session
+from threadline.clock import iso
+from threadline.errors import InvalidRequest, UnsupportedOption
+from threadline.ids import is_delivery_id, is_session_id, new_id
+from threadline.principal import Principal
+from threadline.session.access import channel_principal
+from threadline.session.core import SessionCore
+from threadline.session.workspace import decode_files
+from threadline.store.base import AcceptRequest, Admission, Mode
+
+__all__ = ["ChannelRuntime"]
+
+MAX_TITLE = 300
+
+
+class ChannelRuntime:
+    """Gives a channel's routes and handlers the core, in the channel's name."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        core: SessionCore,
+        *,
+        agent: str,
+        url: Callable[[str], str] = lambda path: path,
+    ) -> None:
+        self.channel = channel
+        self.core = core
+        self.store = core.store
+        self.agent = agent
+        self.url = url
+        self.log = structlog.get_logger("threadline.channel").bind(channel=channel.id)
+        self.own_principal = channel_principal(channel.id)
+        self._deferred: set[asyncio.Future[Any]] = set()
+
+    async def send(
+        self,
+        message: str,
+        *,
+        speaker: Principal,
+        continuation_token: str | None,
+        session_id: str | None,
+        admission: Admission | None,
+        delivery_id: str | None,
+        mode: Mode,
+        title: str | None,
+        context: Sequence[str],
+        workspace_files: Mapping[str, Any] | None,
+        cwd: str | Path | None,
+        purpose: str | None,
+        dry_run: bool,
+        as_of: datetime | str | None,
+        attachments: Sequence[Mapping[str, Any]],
+        metadata: Mapping[str, Any] | None,
+    ) -> Delivery:
+        """Check a message whole, then journal it."""
+        _refuse_unsupported(dry_run, as_of)
+        _check_text("message", message)
+        for block in _strings("context", context):
+            _check_text("context", block)
+        if mode not in ("chat", "task"):
+            raise InvalidRequest(f"mode is 'chat' or 'task', not {mode!r}.")
+        if admission not in (None, "preempt", "coalesce"):
+            raise InvalidRequest(f"admission is 'preempt' or 'coalesce', not {admission!r}.")
+        if delivery_id is not None and not is_delivery_id(delivery_id):
+            raise InvalidRequest("A deliveryId is 1 to 200 printable characters.")
+        if title is not None:
+            _check_text("title", title)
+            if len(title) > MAX_TITLE:
+                raise InvalidRequest(f"title has at most {MAX_TITLE} characters.")
+        request = AcceptRequest(
+            channel=self.channel.id,
+            principal=speaker,
+            owner=self.own_principal if self.channel.owner == "channel" else speaker,
+            may=lambda session: self.channel.may(speaker, session, "send"),
+            text=message,
+            admission=admission or self.channel.admission,
+            at=self.core.services.stamp(),
+            delivery_id=delivery_id,
+            session_id=session_id,
+            token=self._token(continuation_token, session_id, mode),
+            rotating=self.channel.tokens.rotates,
+            mode=mode,
+            title=title,
+            purpose=purpose,
+            cwd=_folder(cwd),
+            sender=speaker.to_wire(),
+            context=list(context),
+            attachments=[dict(item) for item in attachments],
+            files=decode_files(workspace_files),
+            metadata=dict(metadata or {}),
+        )
+        result, admitted = await self.core.send(request)
+        return Delivery(
+            result.delivery.delivery_id,
+            result.session.id,
+            result.token,
+            admitted,
+            result.delivery,
+            self,
+        )
+
+    def _token(self, token: str | None, session_id: str | None, mode: Mode) -> str | None:
+        """Check the token; one that names a stored session is checked by the store."""
+        if session_id is not None:
+            if not is_session_id(session_id):
+                raise InvalidRequest(f"{session_id[:80]!r} is not a session id.")
+            if not isinstance(token, str) or not token:
+                raise InvalidRequest(
+                    "continuationToken is required for a follow-up: the newest one you were given."
+                )
+            return token
+        if self.channel.tokens.rotates:
+            if token is not None:
+                raise InvalidRequest("This channel's tokens rotate: a new session takes none.")
+            return None
+        if token is None and mode == "task":
+            return new_id("task")
+        self.channel.tokens.check(token)
+        return token
+
+    async def stop(
+        self, session_id: str, *, clear_pending: bool = False, before: datetime | None = None
+    ) -> bool:
+        """Stop a session's turn."""
+        moment = iso(before) if before is not None else None
+        return await self.core.stop(session_id, clear_pending=clear_pending, before=moment)
+
+    def find(self, token_or_id: str) -> Session | None:
+        """Return a session by this channel's token, else by its id."""
+        record = None
+        if not self.channel.tokens.rotates:
+            record = self.store.session_by_token(self.channel.id, token_or_id)
+        if record is None:
+            record = self.store.session(token_or_id)
+        return Session(record, self) if record is not None else None
+
+    def sessions(self, principal: Principal, limit: int) -> list[Session]:
+        """Return a principal's sessions, or an operator's view of all."""
+        owner = None if principal.operator else principal.key
+        return [Session(record, self) for record in self.store.sessions(owner, limit=limit)]
+
+    def defer(self, work: Awaitable[Any]) -> None:
+        """Track work that goes on after the response."""
+        task = asyncio.ensure_future(work)
+        self._deferred.add(task)
+        task.add_done_callback(self._deferred_done)
+
+    def _deferred_done(self, task: asyncio.Future[Any]) -> None:
+        self._deferred.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.log.error("deferred.failed", error=repr(error), exc_info=error)
+
+    async def finish(self, seconds: float) -> None:
+        """Wait for deferred work, then cancel what is left."""
+        if self._deferred:
+            _, late = await asyncio.wait(list(self._deferred), timeout=seconds)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=1.0)
+
+
+def _refuse_unsupported(dry_run: bool, as_of: datetime | str | None) -> None:
+    if dry_run:
+        raise UnsupportedOption(
+            "dryRun is not honoured by this version, so nothing was run. Leave it out to run for "
+            "real."
+        )
+    if as_of is not None:
+        raise UnsupportedOption(
+            "asOf is not honoured by this version, so nothing was run. Leave it out to run as of "
+            "now."
+        )
+
+
+def _check_text(name: str, text: Any) -> None:
+    if not isinstance(text, str):
+        raise InvalidRequest(f"{name} must be a string.")
+    if not text.strip():
+        raise InvalidRequest(f"{name} must not be empty or blank.")
+    if "\x00" in text:
+        raise InvalidRequest(f"{name} must not hold NUL characters.")
+    if any("\ud800" <= c <= "\udfff" for c in text):
+        raise InvalidRequest(f"{name} must be valid Unicode; it holds a lone surrogate.")
+
+
+def _strings(name: str, value: Any) -> Sequence[str]:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise InvalidRequest(f"{name} must be a list of strings.")
+    return value
+
+
+def _folder(cwd: str | Path | None) -> str | None:
+    if cwd is None:
+        return None
+    folder = Path(cwd)
+    if not folder.is_absolute() or not folder.is_dir():
+        raise InvalidRequest(f"cwd must be an absolute path of an existing folder, not {str(cwd)!r}.")
+    return str(folder)

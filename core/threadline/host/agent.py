@@ -1,0 +1,142 @@
+"""One agent at work: its store, its session core, its channels."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import structlog
+
+from threadline.agent.config import Agent
+from threadline.channel.auth import Policy
+from threadline.channel.channel import Channel
+from threadline.channel.context import Context
+from threadline.channel.outbound import Dispatcher
+from threadline.channel.runtime import ChannelRuntime
+from threadline.clock import Clock, SystemClock
+from threadline.errors import ProjectError
+from threadline.host.toolbox import AgentTools
+from threadline.principal import LOCAL, Principal
+from threadline.project import Project, channel_types
+from threadline.session.core import Services, SessionCore
+from threadline.session.slots import Slots
+from threadline.session.workspace import Seeds
+from threadline.store.base import Store
+from threadline.store.embedded import EmbeddedStore
+
+__all__ = ["AgentRuntime", "Chain"]
+
+log = structlog.get_logger("threadline.host")
+
+Chain = Sequence[Policy]
+
+
+class AgentRuntime:
+    """Runs one project.
+
+    ``chain`` replaces the HTTP channel's auth chain when it is given.
+    """
+
+    def __init__(
+        self,
+        project: Project,
+        state: Path,
+        *,
+        chain: Chain | None = None,
+        url: Callable[[str], str] = lambda path: path,
+        mask: Callable[[bytes], bytes] = lambda line: line,
+        clock: Clock | None = None,
+        store: Store | None = None,
+        dev: bool = False,
+    ) -> None:
+        self.project = project
+        self.agent: Agent = project.agent
+        self.store: Store = store or EmbeddedStore(state)
+        clock = clock or SystemClock()
+        self.tools = AgentTools(project.tools, self.store, clock)
+        agent = self.agent
+        self.services = Services(
+            self.store,
+            agent=project.name,
+            harness=agent.harness,
+            tools=self.tools,
+            instructions=project.instructions,
+            clock=clock,
+            slots=Slots(agent.max_running_turns),
+            seeds=Seeds(project.seeds, {n: s.path for n, s in project.skills.items()}),
+            local_cwd=Path(agent.local.cwd) if agent.local and agent.local.cwd else None,
+            on_restart=agent.on_restart,
+            settle_seconds=agent.settle_seconds,
+            blob_threshold=agent.blob_threshold,
+            retention=agent.retention,
+            mask=mask,
+        )
+        self.core = SessionCore(self.services)
+        self.dispatcher = Dispatcher(self.core)
+        self.url = url
+        self.dev = dev
+        self.runtimes = {
+            channel.id: ChannelRuntime(channel, self.core, agent=project.name, url=url)
+            for channel in self._channels(chain)
+        }
+        for runtime in self.runtimes.values():
+            self.dispatcher.add(runtime)
+
+    def _channels(self, chain: Chain | None) -> list[Channel]:
+        channels = dict(self.project.channels)
+        if "http" not in channels:
+            channels["http"] = _http_channel(self.agent.auth)
+        if chain is not None:
+            channels["http"].auth = list(chain)
+        for channel_id, channel in channels.items():
+            channel.id = channel_id
+        return list(channels.values())
+
+    @property
+    def http(self) -> ChannelRuntime:
+        """The HTTP channel, whose chain also guards the agent's own routes."""
+        return self.runtimes["http"]
+
+    def seen_as(self, principal: Principal) -> Principal:
+        """Under ``--dev`` the local developer may read every session."""
+        if self.dev and principal.key == LOCAL.key:
+            return replace(principal, operator=True)
+        return principal
+
+    def announce(self, url: str) -> None:
+        """Let commands on this machine find the agent's address."""
+        if isinstance(self.store, EmbeddedStore):
+            self.store.announce(url)
+
+    async def start(self) -> None:
+        """Open the store, carry on with what is unfinished, start the channels."""
+        await self.core.start()
+        for runtime in self.runtimes.values():
+            await runtime.channel.on_start(Context(runtime))
+
+    async def stop(self, drain_seconds: float | None = None) -> None:
+        """Drain, stop the channels, close the store."""
+        seconds = self.agent.drain_seconds if drain_seconds is None else drain_seconds
+        await self.core.drain(seconds)
+        await asyncio.gather(*(runtime.finish(seconds) for runtime in self.runtimes.values()))
+        for runtime in self.runtimes.values():
+            try:
+                await runtime.channel.on_stop(Context(runtime))
+            except Exception as error:
+                log.error("channel.stop_failed", channel=runtime.channel.id, exc_info=error)
+        await self.core.close()
+
+
+def _http_channel(auth: Chain | None) -> Channel:
+    """Make the channel that every agent has, from its installed package."""
+    entry = channel_types().get("http")
+    if entry is None:
+        raise ProjectError(
+            ["The HTTP channel is not installed: install threadline itself with pip, not by path."]
+        )
+    channel = entry.load()(auth=auth)
+    assert isinstance(channel, Channel)
+    return channel
+

@@ -1,0 +1,73 @@
+"""Run a host until a signal says stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Callable
+
+import structlog
+from aiohttp import web
+
+from threadline.errors import StateRootError
+from threadline.host.app import Host
+
+__all__ = ["serve"]
+
+log = structlog.get_logger("threadline.host")
+
+BACKLOG = 2048
+
+
+async def serve(host: Host, *, on_ready: Callable[[Host], None] = lambda _: None) -> None:
+    """Serve until SIGTERM or SIGINT, then drain; a second signal ends the process at once.
+
+    Raises StateRootError when the address or a state root cannot be had.
+    """
+    listener = _listen(host)
+    await host.start()
+    runner = web.AppRunner(
+        host.app(), access_log=None, handle_signals=False, shutdown_timeout=1.0
+    )
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def on_signal(number: int) -> None:
+        if stopping.is_set():
+            os._exit(128 + number)
+        stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, number)
+    try:
+        await runner.setup()
+        await web.SockSite(runner, listener, backlog=BACKLOG).start()
+        host.announce(listener.getsockname()[1])
+        on_ready(host)
+        await stopping.wait()
+        log.info("host.draining")
+    finally:
+        await host.stop()
+        await runner.cleanup()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+def _listen(host: Host) -> socket.socket:
+    """Bind before anything is opened, so that a taken port changes nothing."""
+    address = (host.options.host, host.options.port)
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        raise StateRootError(
+            f"{address[0]}:{address[1]} cannot be bound: {error.strerror or error}. Is another "
+            "host running there? Give another --port."
+        ) from error
+    listener.setblocking(False)
+    return listener
