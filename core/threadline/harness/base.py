@@ -42,12 +42,14 @@ class Capabilities:
     """What a harness can do; the core never claims more.
 
     ``steers``: takes nudges at tool boundaries. ``streams``: emits deltas. ``resumes``: can go on
-    from a checkpoint of an interrupted turn.
+    from a checkpoint of an interrupted turn. ``workspace``: reads its working folder, skills and
+    ``AGENTS.md`` by itself, so the core offers neither tools nor notes for them.
     """
 
     steers: bool = True
     streams: bool = True
     resumes: bool = True
+    workspace: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,7 @@ class Scripted:
     ) -> None:
         self.script = script
         self.name = name
-        self.capabilities = capabilities or Capabilities()
+        self.capabilities = capabilities or Capabilities(workspace=True)
         self._model = model
 
     @property

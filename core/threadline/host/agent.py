@@ -9,6 +9,8 @@ from pathlib import Path
 
 import structlog
 
+from threadline.agent.builtin import with_builtins
+from threadline.agent.calls import Catalog
 from threadline.agent.config import Agent
 from threadline.channel.auth import Policy
 from threadline.channel.channel import Channel
@@ -55,7 +57,7 @@ class AgentRuntime:
         self.agent: Agent = project.agent
         self.store: Store = store or EmbeddedStore(state)
         clock = clock or SystemClock()
-        self.tools = AgentTools(project.tools, self.store, clock)
+        self.tools = AgentTools(_catalog(project), self.store, clock)
         agent = self.agent
         self.services = Services(
             self.store,
@@ -127,6 +129,14 @@ class AgentRuntime:
             except Exception as error:
                 log.error("channel.stop_failed", channel=runtime.channel.id, exc_info=error)
         await self.core.close()
+
+
+def _catalog(project: Project) -> Catalog:
+    """Return the project's tools, with those for the workspace where the harness needs them."""
+    harness = project.agent.harness
+    if harness is None or harness.capabilities.workspace:
+        return project.tools
+    return with_builtins(project.tools, project.skills)
 
 
 def _http_channel(auth: Chain | None) -> Channel:

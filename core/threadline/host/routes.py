@@ -81,7 +81,7 @@ class AgentRoutes:
             "model": harness.model if harness is not None else None,
             "onRestart": project.agent.on_restart,
             "maxRunningTurns": project.agent.max_running_turns,
-            "tools": [tool.to_wire() for tool in project.tools],
+            "tools": [tool.to_wire() for tool in agent.tools.catalog],
             "skills": [{"name": s.name, "description": s.description} for s in _skills(agent)],
             "channels": [
                 {
@@ -106,15 +106,15 @@ class AgentRoutes:
     async def tools(self, ctx: RouteContext, query: ToolsQuery) -> dict[str, Any]:
         """List the tools; a session that is named must be the caller's to read."""
         self._bound(ctx, query.session, query.continuation_token, "read")
-        return {"tools": self.agent.project.tools.to_wire(), "connectionErrors": {}}
+        return {"tools": self.agent.tools.catalog.to_wire(), "connectionErrors": {}}
 
     async def tool(self, ctx: RouteContext) -> dict[str, Any]:
         """Return one tool; an unknown name is answered with the available ones."""
-        return self.agent.project.tools.get(ctx.params["name"]).to_wire(detail=True)
+        return self.agent.tools.catalog.get(ctx.params["name"]).to_wire(detail=True)
 
     async def call(self, ctx: RouteContext, body: ToolCallBody) -> Any:
         """Run a tool; bound to a session it takes the session's lock."""
-        tool = self.agent.project.tools.get(ctx.params["name"])
+        tool = self.agent.tools.catalog.get(ctx.params["name"])
         if body.dry_run:
             raise UnsupportedOption("dryRun is not honoured by this version; nothing was run.")
         if body.as_of is not None:

@@ -16,11 +16,13 @@ class OpenTurn:
     """A turn without an end event.
 
     ``prompt`` is the data of its ``message.received``, or of the turn's that it resumes. ``calls``
-    are the requested calls without a result, by id; ``batch`` all calls of the open batch.
+    are the requested calls without a result, by id; ``batch`` all calls of the open batch; ``at``
+    is when it began.
     """
 
     id: str
     prompt: Mapping[str, Any]
+    at: str = ""
     attempt: int = 1
     restarts: int = 0
     chain: tuple[str, ...] = ()
@@ -53,13 +55,17 @@ class EndedTurn:
 
 @dataclass(slots=True)
 class State:
-    """What the log says; ``status`` is that of the newest session event, or ``"running"``."""
+    """What the log says; ``status`` is that of the newest session event, or ``"running"``.
+
+    ``ended_at`` is when the last turn ended.
+    """
 
     started: bool = False
     mode: str = "chat"
     status: str = "new"
     turn: OpenTurn | None = None
     last: EndedTurn | None = None
+    ended_at: str = ""
     outcomes: dict[str, Outcome] = field(default_factory=dict)
 
     @property
@@ -96,7 +102,7 @@ def _session_rests(state: State, event: Mapping[str, Any], _: Mapping[str, Any])
 def _message_received(state: State, event: Mapping[str, Any], data: Mapping[str, Any]) -> None:
     state.status = "running"
     turn_id = str(event.get("turnId") or "")
-    state.turn = OpenTurn(turn_id, data)
+    state.turn = OpenTurn(turn_id, data, _at(event))
     for delivery_id in data.get("deliveryIds") or []:
         _outcome(state, event, delivery_id, "prompted")
 
@@ -111,16 +117,18 @@ def _turn_started(state: State, event: Mapping[str, Any], data: Mapping[str, Any
         state.turn = OpenTurn(
             turn_id,
             before.turn.prompt,
+            _at(event),
             restarts=before.turn.restarts + counted,
             chain=(*before.turn.chain, before.turn.id),
         )
     elif state.turn is None or state.turn.id != turn_id:
-        state.turn = OpenTurn(turn_id, {})
+        state.turn = OpenTurn(turn_id, {}, _at(event))
     state.turn.attempt = int(data.get("attempt") or 1)
 
 
 def _turn_ended(state: State, event: Mapping[str, Any], data: Mapping[str, Any]) -> None:
     turn = state.turn or OpenTurn(str(event.get("turnId") or ""), {})
+    state.ended_at = _at(event)
     completed = event["type"] == "turn.completed"
     state.last = EndedTurn(
         turn,
@@ -175,6 +183,10 @@ def _nudged(state: State, event: Mapping[str, Any], data: Mapping[str, Any]) -> 
 def _cleared(state: State, event: Mapping[str, Any], data: Mapping[str, Any]) -> None:
     for delivery_id in data.get("deliveryIds") or []:
         _outcome(state, event, delivery_id, "cleared")
+
+
+def _at(event: Mapping[str, Any]) -> str:
+    return str(event.get("at") or "")
 
 
 def _outcome(

@@ -41,9 +41,14 @@ class Resume:
 
 @dataclass(slots=True)
 class Plan:
-    """Events to append, in order; then resume, start what is pending, or rest."""
+    """Events to append, in order; then resume, start what is pending, or rest.
+
+    ``stopped`` is what a stop met while it waited for a slot: its prompt and its end are still to be
+    recorded, together.
+    """
 
     events: list[Planned] = field(default_factory=list)
+    stopped: list[DeliveryRecord] = field(default_factory=list)
     resume: Resume | None = None
     start: bool = False
     stops_done: list[StopRecord] = field(default_factory=list)
@@ -74,13 +79,14 @@ def recover(state: State, facts: Facts) -> Plan:
     pending = _append_confirmed_nudges(state, facts, plan, pending)
     ended = _close(state, facts, plan, pending) if state.turn is not None else state.last
     pending = _clear(facts, plan, pending)
+    pending = _stop_waiting(state, facts, plan, pending)
     plan.stops_done.extend(facts.stops)
     if ended is not None and ended.wants_resume and state.status not in _ENDED:
         plan.resume = _resume(ended, facts, pending)
     plan.start = bool(pending) and plan.resume is None and facts.session.mode == "chat"
-    if facts.session.mode == "task" and state.turn is None and state.last is None:
+    if facts.session.mode == "task" and state.turn is None and state.last is None and pending:
         plan.start = bool(pending)
-    if plan.resume is None and not plan.start and state.status not in _ENDED:
+    if not (plan.resume or plan.start or plan.stopped) and state.status not in _ENDED:
         plan.events.extend(_rest(facts, ended))
     return plan
 
@@ -121,7 +127,7 @@ def _append_confirmed_nudges(
         _close_calls(state.turn, plan)
     for delivery in named:
         nudge, turn_id = held[delivery.delivery_id]
-        data = {
+        data: dict[str, Any] = {
             "text": delivery.text,
             "deliveryId": delivery.delivery_id,
             "afterCallIds": list(nudge.get("afterCallIds", [])),
@@ -196,9 +202,7 @@ def _close(state: State, facts: Facts, plan: Plan, pending: Sequence[DeliveryRec
 def _reason(
     turn: OpenTurn, facts: Facts, pending: Sequence[DeliveryRecord]
 ) -> tuple[str, str, str]:
-    newest = max((facts.prompt_seqs.get(i, 0) for i in turn.delivery_ids), default=0)
-    at = max((str(p.get("at") or "") for p in turn.prompt.get("parts") or []), default="")
-    if any(stop.concerns(newest, at) for stop in facts.stops):
+    if _stopped(turn, facts):
         return "cancelled", "stopped", "turn interrupted"
     if any(d.admission == "preempt" for d in pending):
         return "cancelled", "preempted", "turn interrupted"
@@ -210,6 +214,25 @@ def _reason(
             "tried again. Send a message to go on.",
         )
     return "interrupted", "host_restarted", "The host restarted while the turn was running."
+
+
+def _stopped(turn: OpenTurn, facts: Facts) -> bool:
+    """Tell whether a stop is meant for this turn, not for one before it."""
+    newest = max((facts.prompt_seqs.get(i, 0) for i in turn.delivery_ids), default=0)
+    at = max((str(p.get("at") or "") for p in turn.prompt.get("parts") or []), default="")
+    return any(stop.concerns(newest, at) and stop.at >= turn.at for stop in facts.stops)
+
+
+def _stop_waiting(
+    state: State, facts: Facts, plan: Plan, pending: list[DeliveryRecord]
+) -> list[DeliveryRecord]:
+    """Stop what waited for its turn, unless the stop was meant for a turn that had begun."""
+    if state.turn is not None or (state.last is not None and state.last.wants_resume):
+        return pending
+    stops = [stop for stop in facts.stops if stop.at > state.ended_at]
+    plan.stopped = [d for d in pending if any(stop.concerns(d.seq, d.at) for stop in stops)]
+    plan.settled.update(d.delivery_id for d in plan.stopped)
+    return [d for d in pending if d.delivery_id not in plan.settled]
 
 
 def _clear(facts: Facts, plan: Plan, pending: list[DeliveryRecord]) -> list[DeliveryRecord]:
@@ -230,8 +253,7 @@ def _resume(
 ) -> Resume | None:
     turn = ended.turn
     wanted = facts.on_restart == "resume" and facts.resumes and bool(turn.prompt)
-    newest = max((facts.prompt_seqs.get(i, 0) for i in turn.delivery_ids), default=0)
-    stopped = any(stop.concerns(newest, "") for stop in facts.stops)
+    stopped = _stopped(turn, facts)
     preempted = any(d.admission == "preempt" for d in pending)
     if not wanted or stopped or preempted:
         return None

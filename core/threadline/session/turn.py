@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from threadline import ndjson
 from threadline.harness.base import Nudge, Prompt, ToolCall, ToolInfo, ToolResult
+from threadline.session.workspace import notes
 from threadline.store.base import Checkpoint, DeliveryRecord
 
 if TYPE_CHECKING:
     from threadline.principal import Principal
+    from threadline.session.core import Services
     from threadline.session.owner import SessionOwner
 
 __all__ = ["CallContext", "RunningTurn", "ToolBox"]
@@ -87,7 +89,7 @@ class RunningTurn:
         self.attempt = attempt
         self.resumes = resumes
         self.prompt = prompt
-        self.instructions = services.instructions
+        self.instructions = _with_notes(services, workspace)
         self.workspace = workspace
         self.tools: Sequence[ToolInfo] = services.tools.infos()
         self.principal = owner.record.owner
@@ -346,6 +348,15 @@ class _Batch:
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+
+def _with_notes(services: Services, folder: Path) -> str:
+    """Return the instructions, with the workspace's notes unless the harness reads them itself."""
+    harness = services.harness
+    if harness is None or harness.capabilities.workspace:
+        return services.instructions
+    found = notes(folder)
+    return f"{services.instructions}\n\n{found}" if found else services.instructions
 
 
 def _nudge(delivery: DeliveryRecord, problems: Sequence[str]) -> Nudge:

@@ -15,7 +15,16 @@ from typing import Any
 
 from threadline.errors import InvalidRequest, WorkspaceUnavailable
 
-__all__ = ["Seeds", "check_links", "decode_files", "prepare", "write_files"]
+__all__ = [
+    "Seeds",
+    "check_links",
+    "decode_files",
+    "list_files",
+    "notes",
+    "prepare",
+    "read_file",
+    "write_files",
+]
 
 _DEVICES = frozenset(
     {"con", "prn", "aux", "nul"}
@@ -24,6 +33,8 @@ _DEVICES = frozenset(
 )
 _MAX_PATH = 1024
 _MAX_NAME = 255
+_MAX_NOTES = 64 * 1024
+_MAX_LISTED = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,19 +157,62 @@ def write_files(root: Path, files: Mapping[str, bytes]) -> list[str]:
 
 
 def _write(root: Path, path: str, data: bytes) -> None:
+    with os.fdopen(_open(root, path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
+        file.write(data)
+
+
+def read_file(root: Path, path: str, limit: int) -> bytes:
+    """Return at most ``limit`` bytes of a workspace file, following no link.
+
+    Raises InvalidRequest for a path that could leave the workspace, OSError when it cannot be read.
+    """
+    _check_readable(path)
+    with os.fdopen(_open(root, path, os.O_RDONLY), "rb") as file:
+        return file.read(limit)
+
+
+def _check_readable(path: str) -> None:
+    if not path or any(name in ("", ".", "..") for name in path.split("/")) or "\x00" in path:
+        raise InvalidRequest(f"{path!r} must be a path inside the workspace, such as 'notes/a.md'.")
+
+
+def list_files(root: Path) -> list[str]:
+    """Return the workspace's files, at most 500, sorted; links are not followed."""
+    found: list[str] = []
+    for folder, folders, names in os.walk(root, followlinks=False):
+        folders.sort()
+        place = Path(folder).relative_to(root)
+        found.extend((place / name).as_posix() for name in sorted(names))
+        if len(found) >= _MAX_LISTED:
+            break
+    return found[:_MAX_LISTED]
+
+
+def notes(folder: Path) -> str:
+    """Return the ``AGENTS.md`` files of a folder and its parents, the outermost first."""
+    texts: list[str] = []
+    left = _MAX_NOTES
+    for place in [folder, *folder.parents]:
+        with contextlib.suppress(OSError):
+            text = (place / "AGENTS.md").read_text("utf-8", "replace")[:left].strip()
+            left -= len(text)
+            texts.append(text)
+    return "\n\n".join(reversed([text for text in texts if text]))
+
+
+def _open(root: Path, path: str, how: int) -> int:
+    """Open a file below the root; with O_CREAT its folders are made. A link anywhere is refused."""
     *folders, name = path.split("/")
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     place = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for folder in folders:
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(folder, 0o700, dir_fd=place)
+            if how & os.O_CREAT:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(folder, 0o700, dir_fd=place)
             inner = os.open(folder, flags, dir_fd=place)
             os.close(place)
             place = inner
-        write = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        handle = os.open(name, write, 0o600, dir_fd=place)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
+        return os.open(name, how | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=place)
     finally:
         os.close(place)

@@ -16,9 +16,12 @@ __all__ = ["Disk"]
 class Disk:
     """The real disk. Files are made 0600 and folders 0700."""
 
-    def make_dir(self, path: Path) -> None:
-        """Make a folder, and its parents; one that exists is fine."""
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    def make_dir(self, path: Path, *, parents: bool = True) -> None:
+        """Make a folder, and its parents unless they must be there; one that exists is fine."""
+        for parent in reversed(path.parents) if parents else ():
+            if not parent.exists():
+                parent.mkdir(mode=0o700, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
 
     def create(self, path: Path, data: bytes, *, sync: bool = True) -> None:
         """Write a new file whole."""

@@ -18,6 +18,7 @@ import errno
 import fcntl
 import os
 import secrets
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -77,6 +78,9 @@ class EmbeddedStore:
         self._dirty: dict[str, int] = {}
         self._outcomes: dict[str, list[Outcome]] = {}
         self._syncing: dict[str, asyncio.Task[None]] = {}
+        self._suspect: set[str] = set()
+        self._new_histories: set[str] = set()
+        self._connections: list[sqlite3.Connection] = []
         self._damage: list[str] = []
         self._listener: Callable[[InboxItem], None] = lambda _: None
         self._lock: int | None = None
@@ -89,45 +93,67 @@ class EmbeddedStore:
         """Take the folder, mend what a crash left, adopt and forget sessions."""
         self._loop = asyncio.get_running_loop()
         try:
-            self._disk.make_dir(self._files.sessions)
+            self._make_folders()
             self._take_lock()
-            for folder in (self._files.runner, self._files.traces):
-                self._disk.make_dir(folder)
             self._open_ledger()
-        except StateRootError:
-            raise
+            self._match_tree()
         except OSError as error:
-            self._drop_lock()
+            self._let_go()
             raise StateRootError(
                 f"The state root {self.root} cannot be used: {error.strerror or error}. "
                 "Give --state-root a folder that this user may write."
             ) from error
+        except BaseException:
+            self._let_go()
+            raise
+        self._pool = ThreadPoolExecutor(8, thread_name_prefix="threadline-sync")
+        self._writer = Writer(self._sql, self._disk)
+        self._writer.start(self._before_commit)
+
+    def _make_folders(self) -> None:
+        """Make what is missing, durably: a ledger must never outlive the tree it belongs to."""
+        fresh = not self._files.sessions.is_dir()
+        for folder in (self._files.sessions, self._files.runner, self._files.traces):
+            self._disk.make_dir(folder)
+        if fresh:
+            self._disk.sync_dir(self.root)
+            self._disk.sync_dir(self.root.parent)
 
     def _open_ledger(self) -> None:
         database = self.root / "threadline.db"
         fresh = not database.exists()
         try:
-            self._sql = connect(database)
-            database.chmod(0o600)
+            # SQLite gives its side files the mode of the database, so that is made first.
+            os.close(os.open(database, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            self._sql = self._connect(database)
             ledger = Ledger(self._sql)
             ledger.create()
             self._check_identity(ledger, fresh)
+            secret = ledger.meta("secret") or b""
+            self._ledger = Ledger(self._sql, secret, self._boot)
+            self._reads = Ledger(self._connect(database), secret, self._boot)
         except StateRootError:
-            self._drop_lock()
             raise
         except Exception as error:
-            self._drop_lock()
             raise StateRootError(
                 f"The ledger {database} cannot be opened: {error}. Restore it from a backup, or "
                 "move it away to rebuild it from the logs."
             ) from error
-        secret = ledger.meta("secret")
-        self._ledger = Ledger(self._sql, secret or b"", self._boot)
-        self._reads = Ledger(connect(database), secret or b"", self._boot)
-        self._match_tree()
-        self._pool = ThreadPoolExecutor(8, thread_name_prefix="threadline-sync")
-        self._writer = Writer(self._sql, self._disk)
-        self._writer.start(self._before_commit)
+
+    def _connect(self, database: Path) -> sqlite3.Connection:
+        connection = connect(database)
+        self._connections.append(connection)
+        return connection
+
+    def _let_go(self) -> None:
+        """Close every file and give up the folder."""
+        self._handles.close()
+        self._histories.close()
+        while self._connections:
+            self._connections.pop().close()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def _check_identity(self, ledger: Ledger, fresh: bool) -> None:
         marker = self._files.sessions / ".root"
@@ -145,8 +171,10 @@ class EmbeddedStore:
             if in_tree is None:
                 self._disk.create(marker, root.encode() + b"\n")
                 self._disk.sync_dir(self._files.sessions)
+            self._sql.execute("BEGIN IMMEDIATE")
             ledger.set_meta("root", root.encode())
             ledger.set_meta("secret", secrets.token_bytes(32))
+            self._disk.commit(self._sql)
             if fresh and in_tree is not None:
                 self._damage.append(
                     "The ledger was missing and is rebuilt from the logs; deliveries that no log "
@@ -184,7 +212,7 @@ class EmbeddedStore:
             self._disk.create(self._files.session(name) / "session.json", _line(session))
         self._ledger.add_session(session)
         self._ledger.adopt_deliveries(session, adopted_outcomes(events))
-        if isinstance(token := wire.get("continuationToken"), str):
+        if isinstance(token := wire.get("continuationToken"), str) and token:
             self._ledger.bind_token(session, token, rotates=wire.get("tokenRotates", True))
 
     def _take_lock(self) -> None:
@@ -210,11 +238,6 @@ class EmbeddedStore:
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, orjson.dumps({"pid": os.getpid(), "url": address}), 0)
 
-    def _drop_lock(self) -> None:
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
-
     async def close(self) -> None:
         """End followers, commit what is queued, close every file, release the folder."""
         if self._closed:
@@ -225,11 +248,7 @@ class EmbeddedStore:
         await asyncio.gather(*self._syncing.values(), return_exceptions=True)
         await asyncio.to_thread(self._writer.close)
         self._pool.shutdown(wait=True)
-        self._handles.close()
-        self._histories.close()
-        self._reads.sql.close()
-        self._sql.close()
-        self._drop_lock()
+        self._let_go()
 
     async def check(self) -> None:
         """Raise StoreUnavailable when a write would fail now."""
@@ -272,7 +291,8 @@ class EmbeddedStore:
         def told(result: AcceptResult) -> None:
             if not result.duplicate:
                 if result.created:
-                    self._heads[result.session.id] = self._new_head(result.session.id)
+                    with contextlib.suppress(FileNotFoundError):
+                        self._heads[result.session.id] = self._new_head(result.session.id)
                 self._listener(result.delivery)
 
         result: AcceptResult = await self._writer.run(lambda: self._ledger.accept(request), told)
@@ -370,8 +390,9 @@ class EmbeddedStore:
         if self.session(session_id) is None:
             return False
         now = iso(datetime.now(UTC))
-        await self._writer.run(lambda: self._ledger.forget(session_id, now), lambda _: None)
-        self._dismiss(session_id)
+        await self._writer.run(
+            lambda: self._ledger.forget(session_id, now), lambda _: self._dismiss(session_id)
+        )
         await asyncio.to_thread(self._files.remove_session, session_id)
         return True
 
@@ -402,7 +423,11 @@ class EmbeddedStore:
         path = self._files.log(session_id)
         boot = self._reads.open_boot(session_id)
         rebooted = boot is not None and boot != self._boot
-        self._mend(session_id, whole=rebooted)
+        self._mend(session_id, whole=rebooted, rewrite=session_id in self._suspect)
+        self._suspect.discard(session_id)
+        if boot is not None:
+            # What an earlier process wrote may still wait for its sync.
+            self._dirty[session_id] = self._dirty.get(session_id, 0) + 1
         mark = None if rebooted else self._watermark(session_id)
         if any(event is None for event in self._files.events(path, mark.offset if mark else 0)):
             self._mend(session_id, whole=True)
@@ -410,7 +435,8 @@ class EmbeddedStore:
         last = self._files.last_event(path)
         next_index = int(last["index"]) + 1 if last else 0
         recovered = None
-        if rebooted and last is not None:
+        if rebooted:
+            # Even of an empty log: readers may have seen what the power cut took.
             recovered = (next_index, next_index + RECOVERY_GAP - 1)
             next_index += RECOVERY_GAP
         self._epoch += 1
@@ -418,8 +444,7 @@ class EmbeddedStore:
         lease = Lease(session, self._epoch, next_index, at, mark, recovered)
         self._leases[session_id] = lease
         self._handles.drop(path)
-        head = self._head(session_id)
-        head.size, head.inode = _size_and_inode(path)
+        self._renew_head(session_id)
         self._later(lambda: self._reopen(session_id))
         return lease
 
@@ -429,9 +454,9 @@ class EmbeddedStore:
             (self._boot, session_id),
         )
 
-    def _mend(self, session_id: str, *, whole: bool) -> None:
+    def _mend(self, session_id: str, *, whole: bool, rewrite: bool = False) -> None:
         path = self._files.log(session_id)
-        for offset, length in self._files.mend(path, whole=whole):
+        for offset, length in self._files.mend(path, whole=whole, rewrite=rewrite):
             self._damage.append(
                 f"{path}: {length} damaged bytes at {offset} were taken out; they are kept in "
                 "events.damaged."
@@ -480,14 +505,19 @@ class EmbeddedStore:
         head = self._head(session_id)
         try:
             handle = self._handles.get(path)
-            if os.stat(path).st_ino != head.inode:
+            size, inode = _size_and_inode(path)
+            if inode != head.inode:
                 raise FileNotFoundError(path)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             self._gone(session_id)
             raise LeaseLost(f"Session {session_id} was deleted.") from None
         data = b"".join(lines)
         try:
-            self._disk.append(handle, data)
+            if size > head.size:
+                # A failed write could not be taken back at the time.
+                self._disk.truncate(handle, head.size)
+            if data:
+                self._disk.append(handle, data)
         except OSError as error:
             self._full = self._full or error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
             with contextlib.suppress(OSError):
@@ -520,6 +550,8 @@ class EmbeddedStore:
     async def _sync_files(self, session_id: str) -> None:
         self._dirty.pop(session_id, None)
         outcomes = self._outcomes.pop(session_id, [])
+        fresh = session_id in self._new_histories
+        self._new_histories.discard(session_id)
         handles = []
         for cache, path in (
             (self._histories, self._files.history(session_id)),
@@ -528,8 +560,10 @@ class EmbeddedStore:
             with contextlib.suppress(FileNotFoundError):
                 handles.append(os.dup(cache.get(path)))
         try:
-            await self._loop.run_in_executor(self._pool, self._sync_all, handles)
+            await self._loop.run_in_executor(self._pool, self._sync_all, handles, fresh)
         except OSError as error:
+            # The system may have forgotten the lost pages: they must be written again.
+            self._suspect.add(session_id)
             lease = self._leases.pop(session_id, None)
             self._handles.drop(self._files.log(session_id))
             if lease is not None:
@@ -538,8 +572,10 @@ class EmbeddedStore:
         if outcomes:
             self._later(lambda: self._ledger.settle(session_id, outcomes))
 
-    def _sync_all(self, handles: list[int]) -> None:
+    def _sync_all(self, handles: list[int], fresh: bool) -> None:
         try:
+            if fresh:
+                self._disk.sync_dir(self._files.runner)
             for handle in handles:
                 self._disk.sync(handle)
         finally:
@@ -621,6 +657,17 @@ class EmbeddedStore:
             head = self._heads[session_id] = self._new_head(session_id)
         return head
 
+    def _renew_head(self, session_id: str) -> None:
+        """Measure the log again; readers of one that was replaced or cut must come back."""
+        fresh = self._new_head(session_id)
+        head = self._head(session_id)
+        if head.inode == fresh.inode and head.size <= fresh.size:
+            head.size = fresh.size
+            return
+        self._heads[session_id] = fresh
+        head.deleted = True
+        head.wake()
+
     def _new_head(self, session_id: str) -> Head:
         return Head(*_size_and_inode(self._files.log(session_id)))
 
@@ -640,14 +687,21 @@ class EmbeddedStore:
         line = ndjson.encode(record)
         try:
             if not path.exists():
-                self._disk.create(path, b"", sync=False)
-                self._histories.drop(path)
+                self._new_history(session_id, path)
             handle = self._histories.get(path)
             self._end_line(path, handle)
             self._disk.append(handle, line)
         except OSError as error:
             raise StoreUnavailable(f"The history cannot be written: {error}.") from error
         self._dirty[session_id] = self._dirty.get(session_id, 0) + 1
+
+    def _new_history(self, session_id: str, path: Path) -> None:
+        if not self._files.exists(session_id):
+            self._gone(session_id)
+            raise LeaseLost(f"Session {session_id} was deleted.")
+        self._disk.create(path, b"", sync=False)
+        self._histories.drop(path)
+        self._new_histories.add(session_id)
 
     def _end_line(self, path: Path, handle: int) -> None:
         """A record torn by a crash must not swallow the next one."""
@@ -665,10 +719,17 @@ class EmbeddedStore:
     def put_blob(self, lease: Lease, data: bytes) -> str:
         """Keep bytes beside the log; durable before the event that names them is."""
         blob_id = "blob_" + secrets.token_hex(12)
-        folder = self._files.session(lease.session.id) / "blobs"
+        session = self._files.session(lease.session.id)
+        folder = session / "blobs"
         try:
-            self._disk.make_dir(folder)
+            if not folder.is_dir():
+                # Without parents: nothing may make a deleted session's folder again.
+                self._disk.make_dir(folder, parents=False)
+                self._disk.sync_dir(session)
             self._disk.create(folder / blob_id, data)
+            self._disk.sync_dir(folder)
+        except FileNotFoundError:
+            raise LeaseLost(f"Session {lease.session.id} was deleted.") from None
         except OSError as error:
             raise StoreUnavailable(f"The output cannot be kept: {error}.") from error
         return blob_id

@@ -75,6 +75,7 @@ CREATE TABLE IF NOT EXISTS cursors (
 CREATE TABLE IF NOT EXISTS kv (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 """
 
+_ADOPTED = b"adopted"
 _DELIVERY = (
     "seq, delivery_id, session_id, channel, text, admission, at, body, state, event_index, turn_id"
 )
@@ -140,6 +141,10 @@ class Ledger:
             )
         if session is not None and request.session_id is not None:
             self._check_token(session, request)
+        elif session is None and request.rotating and request.token is not None:
+            raise StaleToken("The continuation token names no session. Use the newest one.")
+        if session is not None:
+            self._check_unused(session, delivery_id)
         created = session is None
         if session is None:
             session = self._create(request)
@@ -167,7 +172,9 @@ class Ledger:
             return None
         delivery = _delivery(row)
         same_session = (
-            delivery.session_id == session.id if session else row[11] == _target_key(request)
+            delivery.session_id == session.id
+            if session
+            else row[11] in (_target_key(request), _ADOPTED)
         )
         if not same_session or delivery.text != request.text:
             raise DeliveryConflict(
@@ -178,24 +185,49 @@ class Ledger:
         record = self.session(delivery.session_id, deleted=True)
         if record is None:
             raise NotFound(f"The session of delivery {delivery_id} is gone.")
-        token = (
-            self.rotated(record.id, request.channel, row[12])
-            if row[12] is not None
-            else request.token or ""
+        return AcceptResult(
+            record, delivery, self._first_token(request, record, delivery, row[12]), duplicate=True
         )
-        return AcceptResult(record, delivery, token, duplicate=True)
+
+    def _first_token(
+        self,
+        request: AcceptRequest,
+        session: SessionRecord,
+        delivery: DeliveryRecord,
+        rotation: int | None,
+    ) -> str:
+        """Return the token that the first answer had; an adopted log has none, so make one."""
+        if rotation is not None:
+            return self.rotated(session.id, request.channel, rotation)
+        if not request.rotating:
+            return request.token or self.token(session.id, request.channel) or ""
+        token, granted = self._grant(request, session, False)
+        self.sql.execute(
+            "UPDATE deliveries SET rotation = ? WHERE seq = ?", (granted, delivery.seq)
+        )
+        return token
+
+    def _check_unused(self, session: SessionRecord, delivery_id: str) -> None:
+        """An id names one delivery of a session, whichever channel it came through."""
+        row = self.sql.execute(
+            "SELECT channel FROM deliveries WHERE delivery_id = ? AND session_id = ?",
+            (delivery_id, session.id),
+        ).fetchone()
+        if row is not None:
+            raise DeliveryConflict(
+                f"Delivery id {delivery_id} came to this session through channel {row[0]} before. "
+                "Use a new id for a new message."
+            )
 
     def _check_token(self, session: SessionRecord, request: AcceptRequest) -> None:
         given = token_hash(request.token or "")
         rows = self.sql.execute(
-            "SELECT t.hash, t.rotation, s.rotation FROM tokens t JOIN sessions s"
-            " ON s.id = t.session_id WHERE t.session_id = ? AND t.channel IN (?, ?)",
+            "SELECT hash FROM tokens WHERE session_id = ? AND channel IN (?, ?)",
             (session.id, request.channel, session.channel),
         ).fetchall()
         current = False
-        for stored, rotation, newest in rows:
-            live = rotation is None or rotation == newest
-            current |= hmac.compare_digest(stored, given) and live
+        for (stored,) in rows:
+            current |= hmac.compare_digest(stored, given)
         if not current:
             raise StaleToken(
                 "The continuation token is not the session's current one. Each accepted follow-up "
@@ -286,7 +318,8 @@ class Ledger:
         """Rotate, or bind, the token that answers this delivery."""
         if not request.rotating:
             token = request.token or ""
-            if created and token:
+            if created:
+                token = token or new_id("tok")
                 self.sql.execute(
                     "INSERT OR REPLACE INTO tokens VALUES (?, ?, ?, ?, NULL)",
                     (request.channel, token_hash(token), session.id, token),
@@ -340,7 +373,10 @@ class Ledger:
             " WHERE session_id = ? AND done = 0 ORDER BY seq",
             (session_id,),
         )
-        return [StopRecord(*row[:4], bool(row[4]), row[5]) for row in rows]
+        return [
+            StopRecord(seq, session, after, at, bool(clear), before)
+            for seq, session, after, at, clear, before in rows
+        ]
 
     # Sessions
 
@@ -498,7 +534,7 @@ class Ledger:
                     session.owner.key,
                     outcome.delivery_id,
                     session.id,
-                    b"adopted",
+                    _ADOPTED,
                     text,
                     at,
                     outcome.state,
@@ -520,10 +556,14 @@ class Ledger:
     # Rest
 
     def rest(self, session_id: str, last_seq: int, mark: Watermark) -> None:
-        """Note that a session rests at a place, unless something newer was accepted meanwhile."""
+        """Note that a session rests at a place, unless something newer was accepted meanwhile.
+
+        What has no outcome here must be found by folding, so the place never moves past it.
+        """
         self.sql.execute(
             "UPDATE sessions SET open_boot = NULL, mark_offset = ?, mark_index = ?, mark_at = ?,"
-            " mark_state = ? WHERE id = ? AND last_seq <= ? AND deleted_at IS NULL",
+            " mark_state = ? WHERE id = ? AND last_seq <= ? AND deleted_at IS NULL AND NOT EXISTS"
+            " (SELECT 1 FROM deliveries WHERE session_id = sessions.id AND state = 'accepted')",
             (
                 mark.offset,
                 mark.next_index,

@@ -127,18 +127,21 @@ class Files:
         """Open a log for reading."""
         return os.open(self.log(session_id), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
-    def mend(self, path: Path, *, whole: bool) -> list[tuple[int, int]]:
+    def mend(
+        self, path: Path, *, whole: bool, rewrite: bool = False
+    ) -> list[tuple[int, int]]:
         """Repair a log: its tail, or all of it. Return the places taken out of its middle.
 
-        What is taken out of the middle stays beside the log in ``<name>.damaged``.
+        What is taken out of the middle stays beside the log in ``<name>.damaged``. ``rewrite``
+        writes every byte again, because a sync of them has failed.
         """
         size = path.stat().st_size
-        if not whole:
+        if not whole and not rewrite:
             self._mend_tail(path, size)
             return []
         data = path.read_bytes()
         fixed = ndjson.repair(data)
-        if fixed.good == data:
+        if fixed.good == data and not rewrite:
             return []
         if fixed.damaged:
             self.disk.create(path.with_suffix(".damaged"), data)

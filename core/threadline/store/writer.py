@@ -7,6 +7,7 @@ waits for. Work that nobody waits for rides along with the next commit, or goes 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue
 import sqlite3
 import threading
@@ -58,24 +59,23 @@ class Writer:
         future: asyncio.Future[Any] = self._loop.create_future()
 
         def done(result: Any, error: BaseException | None) -> None:
-            if error is None:
-                on_commit(result)
-            if future.cancelled():
-                return
-            if error is None:
-                future.set_result(result)
-            else:
-                future.set_exception(error)
+            try:
+                if error is None:
+                    on_commit(result)
+            finally:
+                if not future.cancelled():
+                    _resolve(future, result, error)
 
         self._put(_Job(job, done=done))
         return await future
 
     def later(self, job: Callable[[], Any]) -> None:
-        """Run a job in some later transaction; a failure is dropped with it."""
+        """Run a job in some later transaction, in order; one that fails whole is tried again."""
         self._put(_Job(job))
 
     def close(self) -> None:
-        """Commit what is queued and end the thread."""
+        """Commit what is queued and end the thread; what comes later is refused."""
+        self._broken = self._broken or StoreUnavailable("the store was closed")
         if self._thread.is_alive():
             self._jobs.put(None)
             self._thread.join()
@@ -94,14 +94,28 @@ class Writer:
                 continue
             lazy, self._lazy_since = [], None
             try:
-                self._transact(batch)
+                if not self._transact(batch):
+                    lazy = [job for job in batch if job.done is None]
+                    self._lazy_since = time.monotonic() if lazy else None
             except BaseException as error:
                 self._broken = error
-                for job in batch:
-                    job.error = job.error or error
-                self._answer(batch)
+                self._refuse([*batch, *self._left()])
                 return
             self._answer(batch)
+
+    def _left(self) -> list[_Job]:
+        """Return what is queued and will never run."""
+        left = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                job = self._jobs.get_nowait()
+                left += [job] if job is not None else []
+        return left
+
+    def _refuse(self, jobs: list[_Job]) -> None:
+        for job in jobs:
+            job.error = job.error or self._broken
+        self._answer(jobs)
 
     def _gather(self, lazy: list[_Job]) -> tuple[list[_Job], bool]:
         """Return the next batch, lazy work first, and whether to go on; fills ``lazy`` meanwhile."""
@@ -129,22 +143,26 @@ class Writer:
             return None
         return max(0.0, self._lazy_since + LAZY_SECONDS - time.monotonic())
 
-    def _transact(self, batch: list[_Job]) -> None:
+    def _transact(self, batch: list[_Job]) -> bool:
+        """Commit a batch whole; False when none of it is stored."""
         try:
             self._sql.execute("BEGIN IMMEDIATE")
             for job in batch:
                 self._run(job)
             self._before_commit([job.result for job in batch if job.error is None])
             self._disk.commit(self._sql)
-        except (sqlite3.Error, OSError) as error:
+        except Exception as error:
             if self._sql.in_transaction:
                 self._sql.execute("ROLLBACK")
             failure = StoreUnavailable(f"The delivery could not be stored: {error}.")
             failure.__cause__ = error
             for job in batch:
                 job.error = failure
+            return False
+        return True
 
     def _run(self, job: _Job) -> None:
+        job.result = job.error = None
         self._sql.execute("SAVEPOINT job")
         try:
             job.result = job.run()
@@ -166,6 +184,18 @@ class Writer:
 
 
 def _tell(jobs: list[_Job]) -> None:
+    """Answer each job; a listener that raises must not keep the others from their answers."""
     for job in jobs:
         assert job.done is not None
-        job.done(job.result, job.error)
+        try:
+            job.done(job.result, job.error)
+        except Exception as error:
+            context = {"message": "A listener of the store raised.", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
+
+
+def _resolve(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)

@@ -7,7 +7,7 @@ learn how many there are, then again and again, dying at each of them in turn::
     core = SessionCore(Services(EmbeddedStore(root, disk=disk), harness=harness))
     ...                      # raises Crashed somewhere, and everywhere from then on
     await crash(core, disk)  # what the operating system does when a process dies
-    disk.lose_unsynced()     # a power cut on top
+    disk.lose_unsynced(root) # a power cut on top
     disk.revive()            # the next process finds a healthy disk
 """
 
@@ -235,8 +235,8 @@ class FaultyDisk(Disk):
 
     # Power cuts
 
-    def lose_unsynced(self) -> None:
-        """Leave only what was on stable storage, as if the machine had lost its power.
+    def lose_unsynced(self, root: Path) -> None:
+        """Leave below a folder only what was on stable storage, as if the power had failed.
 
         Files are cut to what was synced, and files and folders whose entry was never synced vanish.
         The database is as its last commit left it.
@@ -245,20 +245,14 @@ class FaultyDisk(Disk):
             for target, before in self._replaced.items():
                 if before is not None:
                     target.write_bytes(before)
-            for folder, entries in self._unsynced_entries.items():
-                for path in entries if folder.exists() else ():
+            for entries in self._unsynced_entries.values():
+                for path in entries:
                     _vanish(path)
-                    if path.parent == folder:
-                        self._cut(path)
             self._replaced.clear()
             self._unsynced_entries.clear()
-            self._files = {key: file for key, file in self._files.items() if file.size >= 0}
-
-    def cut(self, root: Path) -> None:
-        """Lose what is not synced below a folder."""
-        self.lose_unsynced()
-        for path in root.rglob("*"):
-            self._cut(path)
+            for path in root.rglob("*"):
+                self._cut(path)
+            self._files.clear()
 
     def _cut(self, path: Path) -> None:
         if not path.is_file() or path.is_symlink():
