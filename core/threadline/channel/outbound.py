@@ -18,6 +18,7 @@ from threadline.channel.runtime import ChannelRuntime
 from threadline.events import parse_event
 from threadline.session.core import SessionCore
 from threadline.store.base import SessionRecord
+from threadline.telemetry import span
 
 __all__ = ["Dispatcher"]
 
@@ -103,7 +104,8 @@ class Dispatcher:
     ) -> None:
         """A handler that raises never breaks the turn, nor the handlers behind it."""
         try:
-            await handler(parsed, context)
+            with span("threadline.handler", type=event["type"], session=event["sessionId"]):
+                await handler(parsed, context)
         except asyncio.CancelledError:
             if (task := asyncio.current_task()) is not None and task.cancelling():
                 raise

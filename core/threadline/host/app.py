@@ -24,6 +24,7 @@ from threadline.host.mask import masker, secret_values
 from threadline.host.respond import error_response, json_response, parse_json, to_response, validate
 from threadline.host.routes import AgentRoutes
 from threadline.project import Project
+from threadline.telemetry import span
 
 __all__ = ["Host", "Options"]
 
@@ -218,7 +219,8 @@ class Host:
                 arguments["body"] = validate(route.body, parse_json(body), "body")
             if query_adapter is not None:
                 arguments["query"] = validate(query_adapter, query, "query")
-            value = await route.handler(ctx, **arguments)
+            with span("threadline.route", method=route.method, path=route.path):
+                value = await route.handler(ctx, **arguments)
             return await to_response(request, value, self.closing)
 
         return handle

@@ -43,6 +43,7 @@ from threadline.store.base import (
     StopRecord,
     Store,
 )
+from threadline.telemetry import span
 
 __all__ = ["Fate", "NoTools", "Services", "SessionCore", "Subscribers"]
 
@@ -147,10 +148,10 @@ class Services:
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self.tasks.discard(task)
-        if task.cancelled() or task.get_name().startswith("turn "):
+        if task.cancelled():
             return
         error = task.exception()
-        if error is not None:
+        if error is not None and not task.get_name().startswith("turn "):
             log.error("task.failed", task=task.get_name(), error=repr(error), exc_info=error)
 
     def stamp(self) -> str:
@@ -208,7 +209,7 @@ class SessionCore:
         for sentence in self.store.damage:
             log.warning("store.repaired", detail=sentence)
         for session_id in self.store.unrested():
-            await self._load(session_id)
+            await self._load_quietly(session_id)
         self._sweeper = self.services.spawn(self._sweep(), "sweeper")
 
     async def drain(self, seconds: float) -> None:
@@ -250,25 +251,34 @@ class SessionCore:
         if self.services.draining:
             raise Draining("The host is shutting down. Send this again in a moment.")
         self._check_files(request)
-        result = await self.store.accept(request)
+        with span("threadline.accept", channel=request.channel) as accepting:
+            result = await self.store.accept(request)
+            accepting.set("session", result.session.id)
+            accepting.set("delivery", result.delivery.delivery_id)
         self.services.counts["deliveries", "duplicate" if result.duplicate else "accepted"] += 1
         if result.duplicate:
             return result, "duplicate"
         seq = result.delivery.seq
-        while seq not in self._admitted and result.session.id in self._loading:
-            await asyncio.shield(self._loading[result.session.id])
+        if seq not in self._admitted and result.session.id in self._loading:
+            await self._load_quietly(result.session.id)
         return result, self._admitted.pop(seq, "queued")
 
     def _check_files(self, request: AcceptRequest) -> None:
         """Refuse files that would go through a link in the workspace as it is now."""
         if not request.files:
             return
-        session_id = request.session_id
-        if session_id is None and request.token is not None:
-            found = self.store.session_by_token(request.channel, request.token)
-            session_id = found.id if found is not None else None
-        if session_id is not None:
-            workspace.check_links(self.folder(session_id), request.files)
+        record = None
+        if request.session_id is not None:
+            record = self.store.session(request.session_id)
+        elif request.token is not None:
+            record = self.store.session_by_token(request.channel, request.token)
+        if record is not None and not request.may(record):
+            return
+        chosen = request.cwd or (record and record.cwd) or self.services.local_cwd
+        if chosen is not None:
+            workspace.check_links(Path(chosen), request.files)
+        elif record is not None:
+            workspace.check_links(self.store.workspace(record.id), request.files)
 
     def folder(self, session_id: str) -> Path:
         """Return a session's working folder."""
@@ -280,13 +290,13 @@ class SessionCore:
         self, session_id: str, *, clear_pending: bool = False, before: str | None = None
     ) -> bool:
         """Stop what runs or waits for a slot; durable when it returns. False: nothing to stop."""
-        if session_id in self._loading:
-            await asyncio.shield(self._loading[session_id])
-        owner = self._owners.get(session_id)
+        owner = await self.owner(session_id)
         if owner is None or (owner.phase == "idle" and not owner.pending):
             return False
+        # Never earlier than the turn it is meant for, whatever the wall clock did meanwhile.
+        at = max(self.services.stamp(), owner.lease.last_at)
         stop = await self.store.stop(
-            session_id, at=self.services.stamp(), clear_pending=clear_pending, before=before
+            session_id, at=at, clear_pending=clear_pending, before=before
         )
         return self._stopped.pop(stop.seq, False)
 
@@ -305,9 +315,11 @@ class SessionCore:
         self._start_loading(item.session_id)
 
     def _hand(self, owner: SessionOwner, item: DeliveryRecord | StopRecord) -> None:
+        """Give an owner what it has not found in the ledger when it was opened."""
         if isinstance(item, StopRecord):
-            _remember(self._stopped, item.seq, owner.stop(item))
-        else:
+            if item.seq not in owner.opened_stops:
+                _remember(self._stopped, item.seq, owner.stop(item))
+        elif item.seq not in owner.opened_with:
             _remember(self._admitted, item.seq, owner.deliver(item))
 
     def _start_loading(self, session_id: str) -> asyncio.Task[None]:
@@ -320,6 +332,11 @@ class SessionCore:
     async def _load(self, session_id: str) -> None:
         if session_id not in self._owners:
             await asyncio.shield(self._start_loading(session_id))
+
+    async def _load_quietly(self, session_id: str) -> None:
+        """Load a session; one that cannot be opened is logged and keeps what it has."""
+        with contextlib.suppress(Exception):
+            await self._load(session_id)
 
     async def _open(self, session_id: str) -> None:
         try:
@@ -432,6 +449,8 @@ class SessionCore:
             elif event["type"] in ("turn.completed", "turn.failed"):
                 if event.get("turnId") == fate.turn_id:
                     return _settled(fate, event["type"], data)
+        if self.services.draining:
+            raise Draining("The host shut down before this was known. Ask again in a moment.")
         return Fate("cleared", status="cleared", error={"code": "session_deleted"})
 
     # Direct tool calls

@@ -32,6 +32,7 @@ from threadline.store.base import (
     StopRecord,
     Watermark,
 )
+from threadline.telemetry import span
 
 if TYPE_CHECKING:
     from threadline.session.core import Services
@@ -104,7 +105,10 @@ class SessionOwner:
         self._resume: Resume | None = None
         self._next_turn: str | None = None
         self.opened_with: frozenset[int] = frozenset()
+        self.opened_stops: frozenset[int] = frozenset()
         self._buffer = _Buffer()
+        self._unwritten = False
+        self._preempted = False
         self._flushing: asyncio.Task[None] | None = None
         self._behind = 0
         self._work: asyncio.Task[None] | None = None
@@ -122,19 +126,31 @@ class SessionOwner:
         store, session_id = self.services.store, self.record.id
         mark = self.lease.mark
         if mark is not None:
-            self.state = State(True, self.record.mode, str(mark.state.get("status", "waiting")))
+            status = str(mark.state.get("status", "waiting"))
+            self.state = State(True, self.record.mode, status, ended_at=mark.at)
         for event in store.replay(session_id, mark.offset if mark else 0):
             apply(self.state, event)
-        unsettled = store.unsettled(session_id, self.lease.next_index)
+        unsettled = store.unsettled(session_id, mark.next_index if mark else 0)
         self.pending = [d for d in unsettled if d.delivery_id not in self.state.outcomes]
+        self._buffer.outcomes.extend(self._uncached(unsettled))
         self.opened_with = frozenset(d.seq for d in unsettled)
         self._last_seq = max(self.opened_with, default=0)
         if mark is not None:
             self._last_seq = max(self._last_seq, int(mark.state.get("lastSeq", 0)))
         self.has_history = self.lease.next_index > 0
         plan = recover(self.state, self._facts())
+        self.opened_stops = frozenset(stop.seq for stop in plan.stops_done)
         self._apply(plan)
         return plan
+
+    def _uncached(self, unsettled: Sequence[DeliveryRecord]) -> list[Outcome]:
+        """Return what the log says of deliveries and the ledger does not know yet."""
+        found = [(d, self.state.outcomes.get(d.delivery_id)) for d in unsettled]
+        return [
+            outcome
+            for delivery, outcome in found
+            if outcome is not None and delivery.event_index != outcome.event_index
+        ]
 
     def _facts(self) -> Facts:
         store, session_id = self.services.store, self.record.id
@@ -163,6 +179,10 @@ class SessionOwner:
             elif event.type == "deliveries.cleared":
                 for delivery_id in event.data["deliveryIds"]:
                     self._settled(delivery_id, "cleared", None)
+        if plan.stopped:
+            turn_id = new_id("turn")
+            self._emit_prompt(turn_id, plan.stopped)
+            self._end_failed(turn_id, "cancelled", "stopped", "turn interrupted")
         self.pending = [d for d in self.pending if d.delivery_id not in plan.settled]
         self._stops.extend(plan.stops_done)
         self._resume = plan.resume
@@ -170,6 +190,7 @@ class SessionOwner:
             self._start_work()
         else:
             self._start_rest()
+        self._schedule_flush()
 
     def _settled(
         self, delivery_id: str, state: Literal["steered", "prompted", "cleared"], turn: str | None
@@ -236,9 +257,7 @@ class SessionOwner:
             if stop.clear_pending:
                 self._clear(stop)
             self._emit_started(turn_id, resume)
-        ended = {"status": "cancelled", "code": "stopped", "message": "turn interrupted"}
-        self.emit("turn.failed", ended, turn_id)
-        self._emit_rest("stopped", "turn interrupted")
+        self._end_failed(turn_id, "cancelled", "stopped", "turn interrupted")
         self._queued_stop.set()
 
     def interrupt(self, code: InterruptCode) -> None:
@@ -277,36 +296,43 @@ class SessionOwner:
             self.phase = "queued"
             if self.services.draining:
                 return
-            if not await self._take_slot():
-                continue
+            if self._unwritten:
+                await self.flush()
+            else:
+                await self._take_slot()
         if not self.closed and self.phase != "held":
             self.phase = "idle"
             self._start_rest()
 
-    async def _take_slot(self) -> bool:
-        """Wait for a slot and run one turn in it; False when a stop came first."""
+    async def _take_slot(self) -> None:
+        """Wait for a slot and run a turn in it, unless a stop comes first."""
         slots = self.services.slots
-        lane: Literal["interactive", "background"] = (
-            "background" if self.record.mode == "task" else "interactive"
-        )
         turn_id = self._next_turn = new_id("turn")
-        ticket = slots.ask(lane)
+        self._queued_stop.clear()
+        ticket = slots.ask(self.record.channel)
         try:
             if not ticket.granted:
                 self.emit("turn.queued", {"position": slots.position(ticket)}, turn_id)
-                self._queued_stop.clear()
+                if self.has_history:
+                    # The turn before this one has ended, and the next prompt may be far off.
+                    self.services.spawn(self._sync_quietly(), "sync")
                 await _first(ticket.wait(), self._queued_stop.wait(), self.services.drained.wait())
-            if self.closed or self.services.draining:
-                return False
-            if not ticket.granted or not (self.pending or self._resume is not None):
-                return False
-            await self._run_turn(turn_id)
-            return True
+            going = ticket.granted and not self._queued_stop.is_set()
+            while going and self._may_run():
+                self._next_turn = None
+                await self._run_turn(turn_id)
+                # A preempting follow-up keeps the slot of the turn it ended.
+                going, turn_id = self._preempted, new_id("turn")
         finally:
             self._next_turn = None
             slots.give_back(ticket)
 
+    def _may_run(self) -> bool:
+        wanted = bool(self.pending) or self._resume is not None
+        return wanted and not self.closed and not self.services.draining
+
     async def _run_turn(self, turn_id: str) -> None:
+        self._preempted = False
         self._interrupt = asyncio.get_running_loop().create_future()
         self.phase = "running"
         began = self.services.clock.monotonic()
@@ -322,16 +348,18 @@ class SessionOwner:
         self._prompt_sync = self.services.spawn(self._sync_quietly(), "sync")
         try:
             turn, problems = self._make_turn(turn_id, prompt, resume, taken)
-        except ThreadlineError as error:
+        except Exception as error:
+            log.warning("turn.not_started", session=self.record.id, turn=turn_id, exc_info=error)
             self._interrupt = None
-            self._end_failed(turn_id, "failed", error.code, error.message)
+            self._end_failed(turn_id, "failed", *_described(error))
             return
         if problems:
             turn.prompt = Prompt(
                 prompt.text, prompt.parts, [*prompt.context, *problems], prompt.attachments
             )
         try:
-            await self._drive(turn, began)
+            with span("threadline.turn", session=self.record.id, turn=turn_id):
+                await self._drive(turn, began)
         finally:
             self._interrupt = None
 
@@ -436,21 +464,26 @@ class SessionOwner:
         interrupted: InterruptCode | None,
     ) -> None:
         """Close the turn and decide what comes next, in one step."""
-        failure = _failure(task)
+        failure, completed = _failure(task), None
+        if failure is None:
+            try:
+                turn.checkpoint(task.result().messages)
+                completed = self._completed(task.result(), began)
+            except Exception as error:
+                failure = "harness_failed", f"The harness returned a result that is none: {error!r}"
+        self._preempted = interrupted == "preempted"
         if interrupted is not None:
             turn.close("cancelled")
-            if interrupted == "session_deleted":
-                return
-            self._end_interrupted(turn.id, interrupted)
-        elif failure is not None:
+            if interrupted != "session_deleted":
+                self._end_interrupted(turn.id, interrupted)
+        elif completed is None:
             turn.close("error")
-            log.warning("turn.failed", session=self.record.id, turn=turn.id, error=failure[1])
-            self._end_failed(turn.id, "failed", *failure)
+            code, message = failure or ("harness_failed", "")
+            log.warning("turn.failed", session=self.record.id, turn=turn.id, error=message)
+            self._end_failed(turn.id, "failed", code, message)
         else:
-            result = task.result()
-            turn.checkpoint(result.messages)
             turn.close("stop")
-            self._end_completed(turn.id, result, began)
+            self._end_completed(turn.id, completed)
 
     def _end_interrupted(self, turn_id: str, code: InterruptCode) -> None:
         if code == "store_failed":
@@ -469,10 +502,13 @@ class SessionOwner:
     def _end_failed(self, turn_id: str, status: str, code: str, message: str) -> None:
         self.services.counts["turns", status] += 1
         self.emit("turn.failed", {"status": status, "code": code, "message": message}, turn_id)
-        if code == "stopped" or self.record.mode == "task" or not self.pending:
-            self._emit_rest(code, message)
+        if self.record.mode == "task":
+            self.emit("session.failed", {"error": {"code": code, "message": message}})
+        else:
+            self.emit("session.waiting", {})
 
-    def _end_completed(self, turn_id: str, result: TurnResult, began: float) -> None:
+    def _completed(self, result: TurnResult, began: float) -> dict[str, Any]:
+        """Return the data of ``turn.completed``."""
         elapsed = round((self.services.clock.monotonic() - began) * 1000)
         usage = {
             key: int(result.usage.get(key, 0))
@@ -486,17 +522,14 @@ class SessionOwner:
         }
         data: dict[str, Any] = {"result": result.result, "usage": usage, "durationMs": elapsed}
         if result.cost_usd is not None:
-            data["costUsd"] = result.cost_usd
+            data["costUsd"] = float(result.cost_usd)
+        return data
+
+    def _end_completed(self, turn_id: str, data: dict[str, Any]) -> None:
         self.services.counts["turns", "completed"] += 1
         self.emit("turn.completed", data, turn_id)
         if self.record.mode == "task":
-            self.emit("session.completed", {"result": result.result})
-        elif not self.pending:
-            self.emit("session.waiting", {})
-
-    def _emit_rest(self, code: str, message: str) -> None:
-        if self.record.mode == "task":
-            self.emit("session.failed", {"error": {"code": code, "message": message}})
+            self.emit("session.completed", {"result": data["result"]})
         else:
             self.emit("session.waiting", {})
 
@@ -562,14 +595,23 @@ class SessionOwner:
     async def _flush(self) -> None:
         """Write what is buffered until nothing is; one write for all that is ready."""
         try:
-            while self._buffer.events and not self.closed:
+            while (self._buffer.events or self._buffer.outcomes) and not self.closed:
                 if self._behind >= MAX_BEHIND:
-                    await self._sync_quietly()
+                    await self._sync_behind()
                 buffer, self._buffer = self._buffer, _Buffer()
-                if not await self._write(buffer):
+                self._unwritten = not await self._write(buffer)
+                if self._unwritten:
+                    if self.services.draining:
+                        return
                     await self.services.clock.sleep(_RETRY_SECONDS)
         finally:
             self._flushing = None
+
+    async def _sync_behind(self) -> None:
+        """Let the disk catch up; unlike ``synced`` this is for the one who flushes."""
+        self._behind = 0
+        with contextlib.suppress(StoreUnavailable):
+            await self._sync_store()
 
     async def _write(self, buffer: _Buffer) -> bool:
         """Append a buffer; on failure put it back and end the turn. Returns whether it worked."""
@@ -616,7 +658,16 @@ class SessionOwner:
         """Return when everything emitted so far is on stable storage."""
         await self.flush()
         self._behind = 0
-        await self.services.store.sync(self.lease)
+        await self._sync_store()
+
+    async def _sync_store(self) -> None:
+        """Sync; a session whose sync failed is closed, and opened again from what the log has."""
+        try:
+            await self.services.store.sync(self.lease)
+        except StoreUnavailable as error:
+            log.error("log.sync_failed", session=self.record.id, error=error.message)
+            self.abort("store_failed")
+            raise
 
     async def prompt_synced(self) -> None:
         """Return when the running turn's prompt is on stable storage."""
@@ -624,23 +675,21 @@ class SessionOwner:
             await asyncio.shield(self._prompt_sync)
 
     async def _sync_quietly(self) -> None:
-        try:
+        with contextlib.suppress(StoreUnavailable):
             await self.synced()
-        except StoreUnavailable as error:
-            log.error("log.sync_failed", session=self.record.id, error=error.message)
-            self.abort("store_failed")
-        except LeaseLost:
-            self.abort("session_deleted")
 
-    def save_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Store history; a store that cannot is a reason to end the turn."""
+    def save_checkpoint(self, checkpoint: Checkpoint) -> bool:
+        """Store history; a store that cannot is a reason to end the turn. Tell whether it could."""
         try:
             self.services.store.save_checkpoint(self.lease, checkpoint)
         except StoreUnavailable as error:
             log.error("history.write_failed", session=self.record.id, error=error.message)
             self.interrupt("store_failed")
+            return False
         except LeaseLost:
-            self.abort("session_deleted")
+            self._lost()
+            return False
+        return True
 
     async def put_blob(self, data: bytes) -> str:
         """Keep a large output beside the log, without holding up the event loop."""
@@ -655,16 +704,22 @@ class SessionOwner:
     async def _rest(self) -> None:
         """When all is synced and handled, note the place, so that opening again is cheap."""
         while not self.closed and self.phase == "idle":
-            stops, self._stops = self._stops, []
+            stops = list(self._stops)
             await self._sync_quietly()
-            for stop in stops:
-                self.services.store.stop_done(stop)
+            if not self.closed:
+                self._note_stops(stops)
             await self.services.handled(self.record.id)
             if self.closed or self.phase != "idle" or self.pending:
                 return
             if self._flushing is None and not self._buffer.events and not self._stops:
                 self._note_rest()
                 return
+
+    def _note_stops(self, stops: Sequence[StopRecord]) -> None:
+        """What these stops did is on stable storage: forget them."""
+        for stop in stops:
+            self.services.store.stop_done(stop)
+        self._stops = [stop for stop in self._stops if stop not in stops]
 
     def _note_rest(self) -> None:
         size = self.services.store.size(self.record.id)
@@ -700,9 +755,9 @@ class SessionOwner:
             self._resting.cancel()
         with contextlib.suppress(ThreadlineError):
             await self.synced()
-            stops, self._stops = self._stops, []
-            for stop in stops:
-                self.services.store.stop_done(stop)
+            if self._unwritten:
+                return
+            self._note_stops(self._stops)
             if self.phase == "idle" and not self.pending and self.state.resting:
                 if self.services.caught_up(self.record.id):
                     self._note_rest()
@@ -749,11 +804,18 @@ def _failure(task: asyncio.Task[TurnResult]) -> tuple[str, str] | None:
     error = task.exception()
     if error is None:
         return None
+    if isinstance(error, ThreadlineError):
+        return _described(error)
+    return "harness_failed", f"The harness raised {type(error).__name__}: {error}"
+
+
+def _described(error: Exception) -> tuple[str, str]:
+    """Return code and message of what kept a turn from running or ended it."""
     if isinstance(error, HarnessFailed):
         return error.failure_code, error.message
     if isinstance(error, ThreadlineError):
         return error.code, error.message
-    return "harness_failed", f"The harness raised {type(error).__name__}: {error}"
+    return "internal_error", f"The turn could not start: {type(error).__name__}: {error}"
 
 
 async def _first(*waits: Any) -> None:

@@ -83,9 +83,10 @@ def recover(state: State, facts: Facts) -> Plan:
     plan.stops_done.extend(facts.stops)
     if ended is not None and ended.wants_resume and state.status not in _ENDED:
         plan.resume = _resume(ended, facts, pending)
-    plan.start = bool(pending) and plan.resume is None and facts.session.mode == "chat"
-    if facts.session.mode == "task" and state.turn is None and state.last is None and pending:
-        plan.start = bool(pending)
+    begun = state.turn is not None or state.last is not None or state.status in _ENDED
+    plan.start = bool(pending) and plan.resume is None
+    if facts.session.mode == "task" and begun:
+        plan.start = False
     if not (plan.resume or plan.start or plan.stopped) and state.status not in _ENDED:
         plan.events.extend(_rest(facts, ended))
     return plan

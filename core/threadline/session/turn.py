@@ -12,6 +12,7 @@ from threadline import ndjson
 from threadline.harness.base import Nudge, Prompt, ToolCall, ToolInfo, ToolResult
 from threadline.session.workspace import notes
 from threadline.store.base import Checkpoint, DeliveryRecord
+from threadline.telemetry import Span, span, start_span
 
 if TYPE_CHECKING:
     from threadline.principal import Principal
@@ -100,6 +101,7 @@ class RunningTurn:
         self._closed = False
         self._step = 0
         self._step_began: float | None = None
+        self._step_span = Span()
         self._batch: _Batch | None = None
         self._last_calls: list[str] = []
 
@@ -110,6 +112,7 @@ class RunningTurn:
         if not self._closed:
             self._step += 1
             self._step_began = self._owner.services.clock.monotonic()
+            self._step_span = start_span("threadline.step", step=self._step, model=model)
             self._emit("step.started", {"step": self._step} | ({"model": model} if model else {}))
         return self._step
 
@@ -124,6 +127,7 @@ class RunningTurn:
         if usage is not None:
             data["usage"] = dict(usage)
         self._step_began = None
+        self._step_span.end()
         self._emit("step.completed", data | {"finishReason": finish_reason})
 
     def reasoning_delta(self, block_id: str, delta: str) -> None:
@@ -229,7 +233,8 @@ class RunningTurn:
         held = [
             {"deliveryId": nudge.delivery_id, "afterCallIds": self._last_calls} for nudge in nudges
         ]
-        self._owner.save_checkpoint(Checkpoint(self.id, list(messages), held))
+        if not self._owner.save_checkpoint(Checkpoint(self.id, list(messages), held)):
+            raise asyncio.CancelledError
         for nudge in nudges:
             self._owner.nudged(nudge.delivery_id, self._last_calls, self.id)
         await self._owner.flush()
@@ -264,7 +269,9 @@ class RunningTurn:
             direct=False,
             on_retry=lambda attempt, delay, error: self._retried(call, attempt, delay, error),
         )
-        result = await services.tools.run(call, context)
+        with span("threadline.tool", tool=call.tool_name, call=call.call_id) as running:
+            result = await services.tools.run(call, context)
+            running.set("error", result.code)
         elapsed = round((services.clock.monotonic() - began) * 1000)
         batch.check()
         data = await self._result_data(result, elapsed)

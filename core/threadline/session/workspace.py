@@ -213,6 +213,8 @@ def _open(root: Path, path: str, how: int) -> int:
             inner = os.open(folder, flags, dir_fd=place)
             os.close(place)
             place = inner
-        return os.open(name, how | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=place)
+        # A pipe that somebody left there must not hold up the host.
+        flags = how | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        return os.open(name, flags, 0o600, dir_fd=place)
     finally:
         os.close(place)
