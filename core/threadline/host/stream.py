@@ -49,7 +49,8 @@ async def respond(
     try:
         await asyncio.wait([reading, ended], return_when=asyncio.FIRST_COMPLETED)
         if reading.done():
-            reading.result()
+            with contextlib.suppress(ConnectionError):  # the client went away, as clients may
+                reading.result()
     finally:
         for task in (reading, ended, beating):
             if task is not None:
