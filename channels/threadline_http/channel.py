@@ -6,22 +6,34 @@ a new one.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr
+import orjson
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr
 from pydantic.alias_generators import to_camel
 
 from threadline.channel.auth import Policy
 from threadline.channel.channel import Channel
 from threadline.channel.context import Delivery, EventStream, RouteContext, Session
 from threadline.channel.tokens import rotating
-from threadline.errors import InvalidRequest, NotFound
+from threadline.errors import IndexOutOfRange, InvalidRequest, NotFound
 from threadline.session.access import Action
 from threadline.store.base import Admission
 
 __all__ = ["HttpChannel"]
+
+_ENDS = ("turn.completed", "turn.failed")
+
+
+def _whole(value: Any) -> Any:
+    """Take the digits of a whole number only: no sign, point, space or other writing system."""
+    if isinstance(value, str) and not (value.isascii() and value.isdigit()):
+        raise ValueError("must be a whole number from 0")
+    return value
+
+
+_Number = Annotated[int, BeforeValidator(_whole)]
 
 
 class _Body(BaseModel):
@@ -66,13 +78,18 @@ class Approval(_Body):
     reason: StrictStr | None = Field(default=None, max_length=2000)
 
 
-class EventsQuery(BaseModel):
-    """The query of the stream and of the dump."""
+class StreamQuery(BaseModel):
+    """The query of the stream."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="ignore")
 
-    start_index: int = Field(default=0, ge=0)
-    limit: int | None = Field(default=None, ge=1)
+    start_index: _Number = Field(default=0, ge=0)
+
+
+class EventsQuery(StreamQuery):
+    """The query of the dump."""
+
+    limit: _Number | None = Field(default=None, ge=1)
     format: str = Field(default="ndjson", pattern="^(ndjson|json)$")
 
 
@@ -82,7 +99,7 @@ class SessionsQuery(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, extra="ignore")
 
     session_id: str | None = None
-    limit: int = Field(default=100, ge=1, le=1000)
+    limit: _Number = Field(default=100, ge=1, le=1000)
 
 
 class HttpChannel(Channel):
@@ -116,7 +133,7 @@ class HttpChannel(Channel):
 
     async def follow_up(self, ctx: RouteContext, body: FollowUp) -> dict[str, Any]:
         """Continue a chat session, also one that another channel created."""
-        _session(ctx, "read" if ctx.principal.operator else "send")
+        await _session(ctx, "send")
         delivery = await ctx.send(
             body.message,
             session_id=ctx.params["sessionId"],
@@ -129,79 +146,85 @@ class HttpChannel(Channel):
         )
         return _answer(ctx, delivery)
 
-    async def stream(self, ctx: RouteContext, query: EventsQuery) -> EventStream:
+    async def stream(self, ctx: RouteContext, query: StreamQuery) -> EventStream:
         """Replay from an index, then follow new events."""
-        return EventStream(_session(ctx, "read"), query.start_index)
+        return EventStream(await _session(ctx, "read"), query.start_index)
 
     async def dump(self, ctx: RouteContext, query: EventsQuery) -> Any:
         """Return the recorded events once."""
-        session = _session(ctx, "read")
-        stream = EventStream(session, query.start_index, follow=False, limit=query.limit)
+        session = await _session(ctx, "read")
         if query.format == "ndjson":
-            return stream
-        lines = [
-            line
-            async for chunk in session.events(query.start_index)
-            for line in chunk.split(b"\n")
-            if line
-        ]
+            return EventStream(session, query.start_index, follow=False, limit=query.limit)
         return {
             "sessionId": session.id,
-            "events": [json.loads(line) for line in lines[: query.limit]],
+            "events": await _recorded(session, query.start_index, query.limit),
             "playgroundUrl": _playground(ctx, session.id),
         }
 
     async def stop_turn(self, ctx: RouteContext, body: Stop | None = None) -> dict[str, Any]:
         """Interrupt the turn without sending another message."""
-        session = _session(ctx, "stop")
+        session = await _session(ctx, "stop")
         clear = body is not None and body.clear_pending
         stopped = await ctx.stop(session.id, clear_pending=clear)
         return {"ok": True, "sessionId": session.id, "stopped": stopped}
 
     async def cost(self, ctx: RouteContext) -> dict[str, Any]:
         """Return each turn's token usage and estimated cost; an unknown cost is null."""
-        session = _session(ctx, "read")
+        session = await _session(ctx, "read")
         turns: list[dict[str, Any]] = []
         async for chunk in session.events():
-            for line in chunk.split(b"\n"):
-                if line.startswith(b'{"type":"turn.completed"'):
-                    event = json.loads(line)
-                    data = event["data"]
-                    turns.append(
-                        {
-                            "turnId": event.get("turnId"),
-                            "usage": data.get("usage", {}),
-                            "costUsd": data.get("costUsd"),
-                        }
-                    )
+            turns += [
+                turn for line in chunk.split(b"\n") if b'"turn.' in line for turn in _turn(line)
+            ]
         return {"sessionId": session.id, "turns": turns, "total": _total(turns)}
 
     async def resolve_approval(self, ctx: RouteContext, body: Approval) -> dict[str, Any]:
         """Decide a parked tool call."""
-        _session(ctx, "read")
-        raise NotFound(
-            f"No call {ctx.params['callId']!r} of this session waits for an approval."
-        )
+        await _session(ctx, "send")
+        raise NotFound(f"No call {ctx.params['callId']!r} of this session waits for an approval.")
 
     async def remove(self, ctx: RouteContext) -> dict[str, Any]:
         """Delete a session with its log, history and workspace."""
-        session = _session(ctx, "delete")
+        session = await _session(ctx, "delete")
         await ctx.delete(session.id)
         return {"ok": True, "sessionId": session.id, "deleted": True}
 
     async def list_sessions(self, ctx: RouteContext, query: SessionsQuery) -> dict[str, Any]:
         """List the caller's sessions, newest first."""
         if query.session_id is not None:
-            found = ctx.session(query.session_id)
-            return {"sessions": [found.to_wire()] if found is not None else []}
+            found = await ctx.reach(query.session_id)
+            return {"sessions": [found.to_wire()]}
         return {"sessions": [s.to_wire() for s in ctx.sessions(limit=query.limit)]}
 
 
-def _session(ctx: RouteContext, action: Action) -> Session:
-    session = ctx.session(ctx.params["sessionId"], action=action)
-    if session is None:
-        raise NotFound(f"There is no session {ctx.params['sessionId'][:80]!r}.")
-    return session
+async def _session(ctx: RouteContext, action: Action) -> Session:
+    return await ctx.reach(ctx.params["sessionId"], action=action)
+
+
+async def _recorded(session: Session, start: int, limit: int | None) -> list[Any]:
+    """Return stored events as they are, not decoded and encoded again."""
+    if start > (next_index := await session.next_index()):
+        raise IndexOutOfRange(
+            f"The log has no index {start} yet; the next one is {next_index}.",
+            nextIndex=next_index,
+        )
+    lines: list[Any] = []
+    async for chunk in session.events(start):
+        lines += [orjson.Fragment(line) for line in chunk.split(b"\n")[:-1]]
+        if limit is not None and len(lines) >= limit:
+            break
+    return lines[:limit]
+
+
+def _turn(line: bytes) -> list[dict[str, Any]]:
+    """Return what one line says of a turn's cost: nothing, or one entry."""
+    event = orjson.loads(line)
+    data = event.get("data") or {}
+    usage = data.get("usage")
+    if event.get("type") not in _ENDS or not isinstance(usage, dict):
+        return []
+    counts = {key: value for key, value in usage.items() if isinstance(value, int)}
+    return [{"turnId": event.get("turnId"), "usage": counts, "costUsd": data.get("costUsd")}]
 
 
 def _delivery_id(ctx: RouteContext, in_body: str | None) -> str | None:
@@ -229,7 +252,7 @@ def _total(turns: Sequence[dict[str, Any]]) -> dict[str, Any]:
     usage: dict[str, int] = {}
     for turn in turns:
         for key, value in turn["usage"].items():
-            usage[key] = usage.get(key, 0) + int(value)
+            usage[key] = usage.get(key, 0) + value
     costs = [turn["costUsd"] for turn in turns]
     known = bool(costs) and all(cost is not None for cost in costs)
     return {"usage": usage, "costUsd": sum(costs) if known else None}

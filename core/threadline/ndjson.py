@@ -24,6 +24,7 @@ _SEPARATORS = (
     (b"\xc2\x85", b"\\u0085"),
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_DEPTH = 200
 _OPTIONS = orjson.OPT_NON_STR_KEYS
 
 
@@ -31,11 +32,12 @@ def encode(event: dict[str, Any]) -> bytes:
     """Return the event as one line with its newline.
 
     What JSON cannot say is made sayable rather than refused: NaN and infinities become null, lone
-    surrogates U+FFFD, other objects their ``str``.
+    surrogates U+FFFD, other objects their ``str``, and what is nested deeper than readers can follow
+    or holds itself ``"…"``.
     """
     try:
         line = orjson.dumps(event, default=str, option=_OPTIONS)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         line = json.dumps(_plain(event), ensure_ascii=False, separators=(",", ":")).encode()
     for raw, escaped in _SEPARATORS:
         if raw in line:
@@ -43,20 +45,33 @@ def encode(event: dict[str, Any]) -> bytes:
     return line + b"\n"
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, around: tuple[int, ...] = ()) -> Any:
     match value:
         case str():
             return _SURROGATE.sub("\ufffd", value)
-        case bool() | None | int():
+        case bool() | None:
             return value
+        case int():
+            return int(value)
         case float():
-            return value if math.isfinite(value) else None
-        case dict():
-            return {str(_plain(str(key))): _plain(item) for key, item in value.items()}
-        case list() | tuple() | set() | frozenset():
-            return [_plain(item) for item in value]
+            return float(value) if math.isfinite(value) else None
+        case dict() | list() | tuple() | set() | frozenset():
+            if len(around) >= _DEPTH or id(value) in around:
+                return "…"
+            around = (*around, id(value))
+            if isinstance(value, dict):
+                return {_name(key): _plain(item, around) for key, item in value.items()}
+            return [_plain(item, around) for item in value]
         case _:
-            return _plain(str(value))
+            return _name(value)
+
+
+def _name(value: Any) -> str:
+    """Return what an object calls itself, or its type when it cannot say."""
+    try:
+        return _SURROGATE.sub("\ufffd", str(value))
+    except Exception:
+        return f"<{type(value).__name__}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +137,7 @@ def _line_from(
     data = b""
     position = offset
     while position < end or b"\n" not in data:
-        chunk = read(position, window)
+        chunk = read(position, max(window, len(data)))
         if not chunk:
             return None
         data += chunk
@@ -143,7 +158,7 @@ def _first_at_least(
     base = offset
     position = offset
     while position < size:
-        chunk = read(position, min(window, size - position))
+        chunk = read(position, min(max(window, len(data)), size - position))
         if not chunk:
             break
         data += chunk

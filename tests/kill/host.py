@@ -37,10 +37,11 @@ class HostProcess:
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.process: asyncio.subprocess.Process | None = None
+        self._command = self.command()
 
     def command(self) -> list[str]:
         """Return the command line, by the CLI where there is one."""
-        if importlib.util.find_spec("threadline.cli.main") is not None:
+        if importlib.util.find_spec("threadline.cli.serve") is not None:
             program = ["-m", "threadline.cli.main", "serve", "--dev"]
             more = ["--mode", "single", "--host", "127.0.0.1", "--no-playground", "--no-docs"]
         else:
@@ -54,7 +55,7 @@ class HostProcess:
         environment = {**os.environ, "KILL_HANDLED": str(self.handled)}
         with self.log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
-                *self.command(), stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
+                *self._command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
                 env=environment,
             )  # fmt: skip
 

@@ -20,7 +20,7 @@ class Reader:
         self.session_id = session_id
         self.lines: list[bytes] = []
         self.last = -1
-        self.resumed = 0
+        self.opened = 0
         self.problems: list[str] = []
         self._http = http
         self._sse = sse
@@ -60,8 +60,8 @@ class Reader:
                         body = await answer.text()
                         self._wrong(f"{answer.status} from index {self.last + 1}: {body}")
                     else:
+                        self.opened += 1
                         await self._lines(answer)
-            self.resumed += 1
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _lines(self, answer: aiohttp.ClientResponse) -> None:

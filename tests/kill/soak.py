@@ -60,23 +60,20 @@ async def soak(
     try:
         await host.start()
         await host.ready()
-        async with (
-            asyncio.timeout(seconds),
-            Load(host.url, deliveries, clients, seed) as load,
-        ):
-            speaking = asyncio.create_task(load.run())
-            killed = await _kill(host, load, kills, random.Random(seed), speaking)
-            await speaking
+        async with asyncio.timeout(seconds), Load(host.url, deliveries, clients, seed) as load:
+            async with asyncio.TaskGroup() as group:
+                speaking = group.create_task(load.run())
+                killing = group.create_task(_kill(host, load, kills, random.Random(seed), speaking))
             await at_rest(load, seconds)
             problems = await check(host, load)
             problems += await _unchanged(host, load)
-            resumed = sum(reader.resumed for reader in load.readers.values())
+            resumed = sum(reader.opened - 1 for reader in load.readers.values())
     finally:
         await host.kill()
     return Report(
         len(load.acknowledged),
         len(load.readers),
-        killed,
+        killing.result(),
         load.retries,
         load.repeats,
         load.stops,

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Installs what pip cannot: Chromium, for the tests of the pages.
+# Installs what pip cannot: Chromium for the pages, nginx for streams behind a proxy.
 set -euo pipefail
-if command -v chromium >/dev/null || [ -x /usr/bin/chromium ]; then
-  exit 0
-fi
+missing=()
+[ -x /usr/bin/chromium ] || missing+=(chromium)
+command -v nginx >/dev/null || [ -x /usr/sbin/nginx ] || missing+=(nginx-light)
+[ ${#missing[@]} -gt 0 ] || exit 0
 if ! command -v apt-get >/dev/null; then
-  echo "Chromium is missing and there is no apt-get here: install it by hand." >&2
+  echo "Missing, and there is no apt-get here; install by hand: ${missing[*]}" >&2
   exit 1
 fi
 sudo=""
 [ "$(id -u)" = 0 ] || sudo="sudo"
 $sudo apt-get update -qq
-DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq chromium >/dev/null
+DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq "${missing[@]}" >/dev/null

@@ -2,7 +2,7 @@
 
 A policy is any callable from :class:`AuthRequest` to a principal (admits), None (passes to the next
 policy) or an awaitable of either. Raising :class:`~threadline.errors.Unauthorized` ends the chain. A
-request that no policy admits gets 401.
+request that no policy admits gets 401, and so does one whose check could not be made.
 """
 
 from __future__ import annotations
@@ -12,14 +12,18 @@ import hmac
 import inspect
 import ipaddress
 import os
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
-from threadline.errors import Unauthorized
+import structlog
+
+from threadline.errors import ThreadlineError, Unauthorized
 from threadline.principal import LOCAL, Principal
 
 __all__ = ["AuthRequest", "Policy", "admit", "anonymous", "bearer", "local_dev_strict"]
+
+log = structlog.get_logger("threadline.channel")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,32 +40,53 @@ class AuthRequest:
 
 Policy = Callable[[AuthRequest], "Principal | None | Awaitable[Principal | None]"]
 
-_FORWARDING = (
-    "forwarded",
-    "via",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-proto",
-    "x-real-ip",
-    "cf-connecting-ip",
-    "true-client-ip",
+_FORWARDING = frozenset(
+    {
+        "cf-connecting-ip",
+        "fastly-client-ip",
+        "forwarded",
+        "true-client-ip",
+        "via",
+        "x-client-ip",
+        "x-cluster-client-ip",
+        "x-envoy-external-address",
+        "x-original-forwarded-for",
+        "x-real-ip",
+    }
 )
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(?::[0-9]{1,5})?")
+_ORIGIN = re.compile(r"https?://([^/?#@]+)")
 
 
 async def admit(chain: Sequence[Policy], request: AuthRequest) -> Principal:
     """Return the first principal that a policy gives, in order.
 
-    Raises Unauthorized when a policy refuses, or none admits.
+    Raises Unauthorized when a policy refuses or fails, or none admits.
     """
     for policy in chain:
-        verdict = policy(request)
-        principal = await verdict if inspect.isawaitable(verdict) else verdict
+        principal = await _ask(policy, request)
         if principal is not None:
             return principal
     raise Unauthorized(
         "No auth policy admitted this request. Call from the same machine, or send "
         "'Authorization: Bearer <token>'."
     )
+
+
+async def _ask(policy: Policy, request: AuthRequest) -> Principal | None:
+    """Return a policy's verdict; a check that cannot be made is a failed check."""
+    try:
+        verdict = policy(request)
+        principal = await verdict if inspect.isawaitable(verdict) else verdict
+        if principal is not None and not isinstance(principal, Principal):
+            raise TypeError(f"it returned {type(principal).__name__}, not a Principal or None")
+    except ThreadlineError:
+        raise
+    except Exception as error:
+        name = getattr(policy, "__qualname__", type(policy).__name__)
+        log.error("auth.policy_failed", policy=name, error=repr(error), exc_info=error)
+        raise Unauthorized("An auth policy could not check this request.") from None
+    return principal
 
 
 def local_dev_strict(principal: Principal = LOCAL) -> Policy:
@@ -71,7 +96,7 @@ def local_dev_strict(principal: Principal = LOCAL) -> Policy:
     """
 
     def policy(request: AuthRequest) -> Principal | None:
-        direct = not any(name in request.headers for name in _FORWARDING)
+        direct = not any(map(_is_forwarding, request.headers))
         local = is_loopback(request.peer) and is_loopback(host_name(request.headers.get("host")))
         return principal if direct and local and _same_origin(request) else None
 
@@ -92,11 +117,11 @@ def bearer(
         raise ValueError("bearer() takes exactly one of env= and token=.")
 
     def policy(request: AuthRequest) -> Principal | None:
-        expected = token if token is not None else os.environ.get(env or "", "")
+        expected = (token if token is not None else os.environ.get(env or "", "")).strip()
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         if not expected or scheme.lower() != "bearer":
             return None
-        if not hmac.compare_digest(given.strip().encode(), expected.encode()):
+        if not hmac.compare_digest(_raw(given.strip()), _raw(expected)):
             return None
         return principal or Principal("bearer", env or _digest(expected))
 
@@ -114,17 +139,22 @@ def anonymous(principal: Principal | None = None) -> Policy:
 
 
 def _digest(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()[:12]
+    return hashlib.sha256(_raw(token)).hexdigest()[:12]
+
+
+def _raw(text: str) -> bytes:
+    """Return bytes to compare; headers and variables hold what is not UTF-8 as surrogates."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _is_forwarding(name: str) -> bool:
+    return name in _FORWARDING or name.startswith("x-forwarded")
 
 
 def host_name(host: str | None) -> str | None:
-    """Return the name in a ``Host`` header, without its port."""
-    if not host:
-        return None
-    try:
-        return urlsplit(f"//{host}").hostname
-    except ValueError:
-        return None
+    """Return the name in a ``Host`` header, without its port; None when it is anything else."""
+    found = _HOST.fullmatch(host or "")
+    return found[1].strip("[]").lower() if found else None
 
 
 def is_loopback(name: str | None) -> bool:
@@ -144,5 +174,6 @@ def is_loopback(name: str | None) -> bool:
 def _same_origin(request: AuthRequest) -> bool:
     origin = request.headers.get("origin")
     if origin is not None:
-        return urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower()
+        found = _ORIGIN.fullmatch(origin.lower())
+        return found is not None and found[1] == request.headers.get("host", "").lower()
     return request.headers.get("sec-fetch-site", "none") in ("none", "same-origin")

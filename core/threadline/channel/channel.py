@@ -161,7 +161,7 @@ class Channel:
         self.admission: Admission = admission
         self.owner: Literal["caller", "channel"] = owner
         self.tokens = tokens or any_string()
-        self.mount = mount
+        self.mount = _checked_mount(mount)
         self.routes: list[Route] = []
         self.events: dict[str, list[Handler]] = {}
         for route in routes:
@@ -197,6 +197,10 @@ class Channel:
     def put(self, path: str, *, description: str | None = None) -> Callable[[F], F]:
         """Declare a PUT route."""
         return self.route("PUT", path, description=description)
+
+    def patch(self, path: str, *, description: str | None = None) -> Callable[[F], F]:
+        """Declare a PATCH route."""
+        return self.route("PATCH", path, description=description)
 
     def delete(self, path: str, *, description: str | None = None) -> Callable[[F], F]:
         """Declare a DELETE route."""
@@ -234,8 +238,19 @@ class Channel:
         self.routes.append(Route(route.method, path, route.handler, route.description))
 
 
+def _checked_mount(mount: str | None) -> str | None:
+    if mount is not None and re.fullmatch(r"(/[A-Za-z0-9._~-]+)+|/", mount) is None:
+        raise ValueError(f"mount must be a path such as '/v1/tickets', not {mount!r}.")
+    return mount
+
+
 def _two_arguments(handler: Callable[..., Awaitable[Any]]) -> Handler:
-    """Let a handler leave out the context."""
+    """Let a handler leave out the context.
+
+    Raises TypeError when the handler is an ordinary function.
+    """
+    if inspect.isfunction(handler) and not inspect.iscoroutinefunction(handler):
+        raise TypeError(f"The event handler {handler.__name__} must be 'async def'.")
     if len(inspect.signature(handler).parameters) >= 2:
         return handler
 

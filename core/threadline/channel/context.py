@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+import contextlib
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from threadline.errors import Forbidden
+from threadline.errors import Forbidden, NotFound
 from threadline.principal import Principal
 from threadline.session.access import Action
 from threadline.store.base import Admission, DeliveryRecord, Mode, SessionRecord
@@ -28,7 +36,18 @@ __all__ = [
     "Reply",
     "RouteContext",
     "Session",
+    "closing",
 ]
+
+
+@contextlib.asynccontextmanager
+async def closing(chunks: AsyncIterator[bytes]) -> AsyncIterator[AsyncIterator[bytes]]:
+    """Close what reads a log when the reader leaves early, and not whenever it is collected."""
+    try:
+        yield chunks
+    finally:
+        if isinstance(chunks, AsyncGenerator):
+            await chunks.aclose()
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +240,7 @@ class Context:
         return await self._runtime.send(
             message,
             speaker=principal or self.principal,
+            may=lambda record: self._may_send(principal, record),
             continuation_token=continuation_token,
             session_id=session_id,
             admission=admission,
@@ -289,6 +309,9 @@ class Context:
     def _may(self, record: SessionRecord, action: Action) -> bool:
         return self._runtime.channel.may(self.principal, record, action)
 
+    def _may_send(self, principal: Principal | None, record: SessionRecord) -> bool:
+        return self._runtime.channel.may(principal or self.principal, record, "send")
+
 
 class RouteContext(Context):
     """What a route's handler is given; ``principal`` is the caller."""
@@ -305,6 +328,7 @@ class RouteContext(Context):
         headers: Mapping[str, str],
         body: bytes,
         request: Any,
+        elsewhere: Callable[[SessionRecord, Action], Awaitable[bool]] | None = None,
     ) -> None:
         super().__init__(runtime, principal)
         self.method: str = method
@@ -314,6 +338,30 @@ class RouteContext(Context):
         self.headers = headers
         self.body = body
         self.request = request
+        self._elsewhere = elsewhere
+        self._granted: set[tuple[str, Action]] = set()
+
+    async def reach(self, session_id: str, *, action: Action = "read") -> Session:
+        """Return a session of any channel of the agent.
+
+        When this channel would not let the caller do this, the session's own channel is asked: what
+        it admits this very request to do there is allowed here. Raises NotFound or Forbidden.
+        """
+        record = self._runtime.store.session(session_id)
+        if record is None:
+            raise NotFound(f"There is no session {session_id[:80]!r}.")
+        if not self._may(record, action):
+            if self._elsewhere is None or not await self._elsewhere(record, action):
+                raise Forbidden("This session belongs to another principal.")
+            self._granted.add((record.id, action))
+        return Session(record, self._runtime)
+
+    def _may(self, record: SessionRecord, action: Action) -> bool:
+        return (record.id, action) in self._granted or super()._may(record, action)
+
+    def _may_send(self, principal: Principal | None, record: SessionRecord) -> bool:
+        granted = principal is None and (record.id, "send") in self._granted
+        return granted or super()._may_send(principal, record)
 
 
 class EventContext(Context):
@@ -325,11 +373,11 @@ class EventContext(Context):
 
     def session(self, token_or_id: str | None = None, *, action: Action = "read") -> Session | None:
         """Return the event's session, or another one of this channel."""
-        return self.session_record if token_or_id is None else super().session(
-            token_or_id, action=action
+        return (
+            self.session_record
+            if token_or_id is None
+            else super().session(token_or_id, action=action)
         )
 
     def _may(self, record: SessionRecord, action: Action) -> bool:
         return record.channel == self.channel or super()._may(record, action)
-
-

@@ -7,13 +7,15 @@ handler that is slow costs no memory, and one that was cut short by a crash runs
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from typing import Any
 
-import orjson
 import structlog
+from pydantic import ValidationError
 
-from threadline.channel.context import EventContext, Session
+from threadline import ndjson
+from threadline.channel.context import EventContext, Session, closing
 from threadline.channel.runtime import ChannelRuntime
 from threadline.events import parse_event
 from threadline.session.core import SessionCore
@@ -24,6 +26,9 @@ __all__ = ["Dispatcher"]
 
 log = structlog.get_logger("threadline.channel")
 
+HANDLER_SECONDS = 900.0
+_REMEMBERED = 50_000
+_PROGRESS = frozenset({"message.appended", "reasoning.appended"})
 
 
 class Dispatcher:
@@ -35,6 +40,8 @@ class Dispatcher:
         self._workers: dict[str, asyncio.Task[Any]] = {}
         self._dirty: set[str] = set()
         self._floor: dict[str, int] = {}
+        # The store's cursors are written late, so a running process trusts its own.
+        self._cursors: OrderedDict[str, int] = OrderedDict()
         core.services.subscribers = self
 
     def add(self, runtime: ChannelRuntime) -> None:
@@ -63,6 +70,11 @@ class Dispatcher:
         while (worker := self._workers.get(session_id)) is not None:
             await asyncio.shield(worker)
 
+    async def settle(self, seconds: float) -> None:
+        """Wait, so long at most, until every session's handlers have caught up."""
+        if self._workers:
+            await asyncio.wait(list(self._workers.values()), timeout=seconds)
+
     def _wake(self, session: SessionRecord) -> None:
         self._dirty.add(session.id)
         if session.id not in self._workers:
@@ -73,39 +85,72 @@ class Dispatcher:
     async def _work(self, session: SessionRecord) -> None:
         runtime = self._runtimes[session.channel]
         store = self._core.store
-        cursor = max(store.cursor(session.id, session.channel), self._floor.pop(session.id, 0))
+        cursor = self._cursor(session)
         try:
             while session.id in self._dirty:
                 self._dirty.discard(session.id)
-                async for chunk in store.read(session.id, cursor):
-                    for line in chunk.split(b"\n")[:-1]:
-                        cursor = await self._handle(runtime, session, line, cursor)
-                    store.set_cursor(session.id, session.channel, cursor)
+                async with closing(store.read(session.id, cursor)) as chunks:
+                    async for chunk in chunks:
+                        for line in chunk.split(b"\n")[:-1]:
+                            cursor = await self._handle(runtime, session, line, cursor)
+                        self._move(session, cursor)
         finally:
             self._workers.pop(session.id, None)
+
+    def _cursor(self, session: SessionRecord) -> int:
+        floor = self._floor.pop(session.id, 0)
+        kept = self._cursors.get(session.id)
+        if kept is None:
+            kept = self._core.store.cursor(session.id, session.channel)
+        return max(kept, floor)
+
+    def _move(self, session: SessionRecord, cursor: int) -> None:
+        self._cursors[session.id] = cursor
+        self._cursors.move_to_end(session.id)
+        if len(self._cursors) > _REMEMBERED:
+            self._cursors.popitem(last=False)
+        self._core.store.set_cursor(session.id, session.channel, cursor)
 
     async def _handle(
         self, runtime: ChannelRuntime, session: SessionRecord, line: bytes, cursor: int
     ) -> int:
         """Run the handlers of one event; return the next index."""
-        event = orjson.loads(line)
+        event = ndjson.parse(line)
+        if event is None or (index := int(event["index"])) < cursor:
+            return cursor
         handlers = runtime.channel.events.get(event["type"], ())
         if handlers:
-            await self._core.synced(session.id)
+            if event["type"] not in _PROGRESS:
+                # What a handler says to the world must not be lost again by a power cut.
+                await self._core.synced(session.id)
+            await self._call(runtime, session, event, handlers)
+            self._move(session, index + 1)
+        return index + 1
+
+    async def _call(
+        self,
+        runtime: ChannelRuntime,
+        session: SessionRecord,
+        event: dict[str, Any],
+        handlers: Collection[Any],
+    ) -> None:
+        try:
             parsed = parse_event(event)
-            context = EventContext(runtime, Session(session, runtime))
-            for handler in handlers:
-                await self._run(handler, parsed, context, event)
-            self._core.store.set_cursor(session.id, session.channel, event["index"] + 1)
-        return max(cursor, int(event["index"]) + 1)
+        except ValidationError as error:
+            self._failed(event, "the stored event has another shape", error)
+            return
+        context = EventContext(runtime, Session(session, runtime))
+        for handler in handlers:
+            await self._run(handler, parsed, context, event)
 
     async def _run(
         self, handler: Any, parsed: Any, context: EventContext, event: Mapping[str, Any]
     ) -> None:
-        """A handler that raises never breaks the turn, nor the handlers behind it."""
+        """A handler that raises, or hangs, never breaks the turn, nor the handlers behind it."""
         try:
             with span("threadline.handler", type=event["type"], session=event["sessionId"]):
-                await handler(parsed, context)
+                async with asyncio.timeout(HANDLER_SECONDS):
+                    await handler(parsed, context)
         except asyncio.CancelledError:
             if (task := asyncio.current_task()) is not None and task.cancelling():
                 raise
@@ -113,9 +158,7 @@ class Dispatcher:
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             self._failed(event, repr(error), error)
 
-    def _failed(
-        self, event: Mapping[str, Any], said: str, error: BaseException | None
-    ) -> None:
+    def _failed(self, event: Mapping[str, Any], said: str, error: BaseException | None) -> None:
         log.error(
             "handler.failed",
             session=event["sessionId"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -19,7 +20,7 @@ from threadline.principal import Principal
 from threadline.session.access import channel_principal
 from threadline.session.core import SessionCore
 from threadline.session.workspace import decode_files
-from threadline.store.base import AcceptRequest, Admission, Mode
+from threadline.store.base import AcceptRequest, Admission, Mode, SessionRecord
 
 __all__ = ["ChannelRuntime"]
 
@@ -35,6 +36,7 @@ class ChannelRuntime:
         core: SessionCore,
         *,
         agent: str,
+        slug: str = "",
         url: Callable[[str], str] = lambda path: path,
     ) -> None:
         self.channel = channel
@@ -42,7 +44,9 @@ class ChannelRuntime:
         self.store = core.store
         self.agent = agent
         self.url = url
-        self.log = structlog.get_logger("threadline.channel").bind(channel=channel.id)
+        self.log = structlog.get_logger("threadline.channel").bind(
+            agent=slug or agent, channel=channel.id
+        )
         self.own_principal = channel_principal(channel.id)
         self._deferred: set[asyncio.Future[Any]] = set()
 
@@ -51,6 +55,7 @@ class ChannelRuntime:
         message: str,
         *,
         speaker: Principal,
+        may: Callable[[SessionRecord], bool],
         continuation_token: str | None,
         session_id: str | None,
         admission: Admission | None,
@@ -81,11 +86,13 @@ class ChannelRuntime:
             _check_text("title", title)
             if len(title) > MAX_TITLE:
                 raise InvalidRequest(f"title has at most {MAX_TITLE} characters.")
+        if purpose is not None:
+            _check_text("purpose", purpose)
         request = AcceptRequest(
             channel=self.channel.id,
             principal=speaker,
             owner=self.own_principal if self.channel.owner == "channel" else speaker,
-            may=lambda session: self.channel.may(speaker, session, "send"),
+            may=may,
             text=message,
             admission=admission or self.channel.admission,
             at=self.core.services.stamp(),
@@ -154,24 +161,37 @@ class ChannelRuntime:
         return [Session(record, self) for record in self.store.sessions(owner, limit=limit)]
 
     def defer(self, work: Awaitable[Any]) -> None:
-        """Track work that goes on after the response."""
-        task = asyncio.ensure_future(work)
-        self._deferred.add(task)
-        task.add_done_callback(self._deferred_done)
+        """Track work that goes on after the response.
 
-    def _deferred_done(self, task: asyncio.Future[Any]) -> None:
-        self._deferred.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        Raises TypeError when it is not awaitable.
+        """
+        if not inspect.isawaitable(work):
+            raise TypeError(f"defer() takes an awaitable, not {type(work).__name__}.")
+        task = asyncio.ensure_future(self._guarded(work))
+        self._deferred.add(task)
+        task.add_done_callback(self._deferred.discard)
+
+    async def _guarded(self, work: Awaitable[Any]) -> None:
+        """Whatever deferred work raises is logged; SystemExit must not end the event loop."""
+        try:
+            await work
+        except asyncio.CancelledError:
+            self.log.warning("deferred.cancelled")
+            raise
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
             self.log.error("deferred.failed", error=repr(error), exc_info=error)
 
     async def finish(self, seconds: float) -> None:
-        """Wait for deferred work, then cancel what is left."""
-        if self._deferred:
-            _, late = await asyncio.wait(list(self._deferred), timeout=seconds)
-            for task in late:
-                task.cancel()
-            if late:
-                await asyncio.wait(late, timeout=1.0)
+        """Wait for deferred work, and what that defers, then cancel what is left."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while self._deferred and (left := deadline - loop.time()) > 0:
+            await asyncio.wait(list(self._deferred), timeout=left)
+        late = list(self._deferred)
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late, timeout=1.0)
 
 
 def _refuse_unsupported(dry_run: bool, as_of: datetime | str | None) -> None:
@@ -209,5 +229,7 @@ def _folder(cwd: str | Path | None) -> str | None:
         return None
     folder = Path(cwd)
     if not folder.is_absolute() or not folder.is_dir():
-        raise InvalidRequest(f"cwd must be an absolute path of an existing folder, not {str(cwd)!r}.")
+        raise InvalidRequest(
+            f"cwd must be an absolute path of an existing folder, not {str(cwd)!r}."
+        )
     return str(folder)

@@ -12,7 +12,7 @@ import structlog
 from threadline.agent.builtin import with_builtins
 from threadline.agent.calls import Catalog
 from threadline.agent.config import Agent
-from threadline.channel.auth import Policy
+from threadline.channel.auth import AuthRequest, Policy, local_dev_strict
 from threadline.channel.channel import Channel
 from threadline.channel.context import Context
 from threadline.channel.outbound import Dispatcher
@@ -20,7 +20,7 @@ from threadline.channel.runtime import ChannelRuntime
 from threadline.clock import Clock, SystemClock
 from threadline.errors import ProjectError
 from threadline.host.toolbox import AgentTools
-from threadline.principal import LOCAL, Principal
+from threadline.principal import Principal
 from threadline.project import Project, channel_types
 from threadline.session.core import Services, SessionCore
 from threadline.session.slots import Slots
@@ -33,6 +33,10 @@ __all__ = ["AgentRuntime", "Chain"]
 log = structlog.get_logger("threadline.host")
 
 Chain = Sequence[Policy]
+
+_IS_LOCAL = local_dev_strict()
+_LAST_WORDS_SECONDS = 1.0
+_STOP_SECONDS = 5.0
 
 
 class AgentRuntime:
@@ -55,7 +59,8 @@ class AgentRuntime:
     ) -> None:
         self.project = project
         self.agent: Agent = project.agent
-        self.store: Store = store or EmbeddedStore(state)
+        empty = project.seeds is None and not project.skills
+        self.store: Store = store or EmbeddedStore(state, workspaces=empty)
         clock = clock or SystemClock()
         self.tools = AgentTools(_catalog(project), self.store, clock)
         agent = self.agent
@@ -80,11 +85,14 @@ class AgentRuntime:
         self.url = url
         self.dev = dev
         self.runtimes = {
-            channel.id: ChannelRuntime(channel, self.core, agent=project.name, url=url)
+            channel.id: ChannelRuntime(
+                channel, self.core, agent=project.name, slug=project.slug, url=url
+            )
             for channel in self._channels(chain)
         }
         for runtime in self.runtimes.values():
             self.dispatcher.add(runtime)
+        self._started: list[ChannelRuntime] = []
 
     def _channels(self, chain: Chain | None) -> list[Channel]:
         channels = dict(self.project.channels)
@@ -101,9 +109,9 @@ class AgentRuntime:
         """The HTTP channel, whose chain also guards the agent's own routes."""
         return self.runtimes["http"]
 
-    def seen_as(self, principal: Principal) -> Principal:
-        """Under ``--dev`` the local developer may read every session."""
-        if self.dev and principal.key == LOCAL.key:
+    def seen_as(self, principal: Principal, asked: AuthRequest) -> Principal:
+        """Under ``--dev`` whoever asks directly on this machine may read every session."""
+        if self.dev and not principal.operator and _IS_LOCAL(asked) is not None:
             return replace(principal, operator=True)
         return principal
 
@@ -115,17 +123,32 @@ class AgentRuntime:
     async def start(self) -> None:
         """Open the store, carry on with what is unfinished, start the channels."""
         await self.core.start()
-        for runtime in self.runtimes.values():
-            await runtime.channel.on_start(Context(runtime))
+        try:
+            for runtime in self.runtimes.values():
+                self._started.append(runtime)
+                await runtime.channel.on_start(Context(runtime))
+        except BaseException:
+            await self.drain(0.0)
+            await self.close()
+            raise
 
-    async def stop(self, drain_seconds: float | None = None) -> None:
-        """Drain, stop the channels, close the store."""
+    async def drain(self, drain_seconds: float | None = None) -> None:
+        """Take nothing new; let turns, their handlers and deferred work end, within the time."""
         seconds = self.agent.drain_seconds if drain_seconds is None else drain_seconds
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
         await self.core.drain(seconds)
-        await asyncio.gather(*(runtime.finish(seconds) for runtime in self.runtimes.values()))
-        for runtime in self.runtimes.values():
+        left = max(_LAST_WORDS_SECONDS, deadline - loop.time())
+        waits = [runtime.finish(left) for runtime in self.runtimes.values()]
+        await asyncio.gather(self.dispatcher.settle(left), *waits)
+
+    async def close(self) -> None:
+        """Stop the channels, close the store."""
+        started, self._started = self._started, []
+        for runtime in started:
             try:
-                await runtime.channel.on_stop(Context(runtime))
+                async with asyncio.timeout(_STOP_SECONDS):
+                    await runtime.channel.on_stop(Context(runtime))
             except Exception as error:
                 log.error("channel.stop_failed", channel=runtime.channel.id, exc_info=error)
         await self.core.close()
@@ -149,4 +172,3 @@ def _http_channel(auth: Chain | None) -> Channel:
     channel = entry.load()(auth=auth)
     assert isinstance(channel, Channel)
     return channel
-

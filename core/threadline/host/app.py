@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import structlog
 from aiohttp import web
-from pydantic import TypeAdapter
 
-from threadline.channel.auth import AuthRequest, Policy, admit, anonymous, bearer, local_dev_strict
+from threadline.channel.auth import Policy, admit, anonymous, bearer, local_dev_strict
 from threadline.channel.channel import Route
-from threadline.channel.context import RouteContext
 from threadline.channel.runtime import ChannelRuntime
-from threadline.errors import ProjectError, ThreadlineError
+from threadline.errors import ProjectError
 from threadline.host import metrics, pages
 from threadline.host.agent import AgentRuntime
+from threadline.host.endpoint import Endpoint, Work, asked_of, errors
 from threadline.host.logs import LogBook
 from threadline.host.mask import masker, secret_values
-from threadline.host.respond import error_response, json_response, parse_json, to_response, validate
+from threadline.host.respond import json_response
 from threadline.host.routes import AgentRoutes
 from threadline.project import Project
-from threadline.telemetry import span
 
 __all__ = ["Host", "Options"]
 
 log = structlog.get_logger("threadline.host")
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-_BODY_METHODS = ("POST", "PUT", "PATCH", "DELETE")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +55,18 @@ class Options:
 
 
 class Host:
-    """Serves agents; ``start`` and ``stop`` frame its life, ``app`` is what a server runs."""
+    """Serves agents; ``start`` and ``stop`` frame its life, ``app`` is what a server runs.
+
+    ``chain`` replaces the HTTP chains, as the options' bearer token and anonymous access do.
+    """
 
     def __init__(
-        self, projects: Sequence[Project], options: Options, *, book: LogBook | None = None
+        self,
+        projects: Sequence[Project],
+        options: Options,
+        *,
+        book: LogBook | None = None,
+        chain: Sequence[Policy] | None = None,
     ) -> None:
         if options.mode == "single" and len(projects) != 1:
             raise ProjectError(
@@ -69,11 +75,13 @@ class Host:
         self.options = options
         self.port = options.port
         self.book = book or LogBook()
-        self.closing = asyncio.Event()
+        self.work = Work()
+        self.closing = self.work.ending
         self.ready = False
-        self.chain = self._cli_chain()
+        self.chain = list(chain) if chain is not None else self._cli_chain()
         more = [options.bearer_token] if options.bearer_token else []
-        mask = masker(secret_values(more=more))
+        mask = self.book.mask = masker(secret_values(more=more))
+        _check_slugs(projects)
         self.agents = {
             project.slug: AgentRuntime(
                 project,
@@ -86,6 +94,7 @@ class Host:
             for project in projects
         }
         self.docs = pages.Docs()
+        self._check_routes()
 
     def _cli_chain(self) -> list[Policy] | None:
         if self.options.bearer_token is not None:
@@ -107,6 +116,11 @@ class Host:
         """The address that answers name; never taken from a request."""
         if self.options.public_url is not None:
             return self.options.public_url.rstrip("/")
+        return self.local_url
+
+    @property
+    def local_url(self) -> str:
+        """The address on this machine, whatever the host is called from outside."""
         name = self.options.host
         if name in ("0.0.0.0", "::", ""):
             name = "127.0.0.1"
@@ -126,7 +140,8 @@ class Host:
                 started.append(agent)
         except BaseException:
             for agent in started:
-                await agent.stop(0.0)
+                await agent.drain(0.0)
+                await agent.close()
             raise
         self.ready = True
 
@@ -134,96 +149,94 @@ class Host:
         """Make the bound address known to answers, and to commands that look for a host."""
         self.port = port
         for slug, agent in self.agents.items():
-            agent.announce(self.base_url + self.prefix(slug))
+            agent.announce(self.local_url + self.prefix(slug))
+
+    async def drain(self, drain_seconds: float | None = None) -> None:
+        """End streams, take no new work, let turns end."""
+        self.ready = False
+        self.work.ending.set()
+        await self._all(agent.drain(drain_seconds) for agent in self.agents.values())
+
+    async def close(self) -> None:
+        """End the handlers that still run, stop the channels, close the stores."""
+        await self.work.close()
+        await self._all(agent.close() for agent in self.agents.values())
 
     async def stop(self, drain_seconds: float | None = None) -> None:
-        """End streams, take no new work, let turns end, close the stores."""
-        self.ready = False
-        self.closing.set()
-        await asyncio.gather(*(agent.stop(drain_seconds) for agent in self.agents.values()))
+        """Drain, then close."""
+        await self.drain(drain_seconds)
+        await self.close()
+
+    async def _all(self, steps: Iterable[Awaitable[None]]) -> None:
+        """Take a step of every agent; one that fails does not keep the others from it."""
+        for result in await asyncio.gather(*steps, return_exceptions=True):
+            if isinstance(result, Exception):
+                log.error("host.stop_failed", error=repr(result), exc_info=result)
 
     # Routes
 
     def app(self) -> web.Application:
-        """Return the application."""
-        app = web.Application(
-            client_max_size=self.options.max_body, middlewares=[_errors]
-        )
-        for slug, agent in self.agents.items():
-            self._mount(app, self.prefix(slug), agent)
-        add = app.router.add_get
-        add("/healthz", self._healthz, allow_head=False)
-        add("/readyz", self._readyz, allow_head=False)
-        add("/metrics", self._metrics, allow_head=False)
-        if self.options.mode == "multi":
-            add("/v1/agents", self._agents, allow_head=False)
-        if self.options.playground:
-            add("/", self._index, allow_head=False)
-        if self.options.docs:
-            add("/docs", self._docs, allow_head=False)
-            add("/docs/{page:.*}", self._docs, allow_head=False)
+        """Return the application; serve it with :meth:`runner`."""
+        app = web.Application(client_max_size=self.options.max_body, middlewares=[errors])
+        for path, agent, runtime, route in self._channel_routes():
+            endpoint = Endpoint(agent, runtime, route, self.work)
+            app.router.add_route(route.method, path, endpoint.answer)
+        for path, handler in self._own_routes():
+            app.router.add_get(path, handler)
         return app
 
-    def _mount(self, app: web.Application, prefix: str, agent: AgentRuntime) -> None:
-        for runtime in agent.runtimes.values():
-            for route in runtime.channel.routes:
-                self._add(app, prefix + runtime.channel.prefix, agent, runtime, route)
-        for route in AgentRoutes(agent, self.book).routes():
-            self._add(app, prefix, agent, agent.http, route)
+    def runner(self) -> web.AppRunner:
+        """Return what serves the application; the caller sets it up, gives it a site, cleans up."""
+        return web.AppRunner(
+            self.app(),
+            access_log=None,
+            handle_signals=False,
+            handler_cancellation=True,
+            shutdown_timeout=1.0,
+        )
+
+    def _channel_routes(self) -> Iterator[tuple[str, AgentRuntime, ChannelRuntime, Route]]:
+        for slug, agent in self.agents.items():
+            prefix = self.prefix(slug)
+            for runtime in agent.runtimes.values():
+                mount = prefix + runtime.channel.prefix
+                for route in runtime.channel.routes:
+                    yield mount + route.path, agent, runtime, route
+                    if route.path == "/" and mount:
+                        yield mount, agent, runtime, route
+            for route in AgentRoutes(agent, self.book).routes():
+                yield prefix + route.path, agent, agent.http, route
+
+    def _own_routes(self) -> Iterator[tuple[str, _Handler]]:
+        yield "/healthz", self._healthz
+        yield "/readyz", self._readyz
+        yield "/metrics", self._metrics
+        if self.options.mode == "multi":
+            yield "/v1/agents", self._agents
         if self.options.playground:
-            app.router.add_get(f"{prefix}/playground", _playground, allow_head=False)
-            app.router.add_get(f"{prefix}/playground/assets/{{file}}", _asset, allow_head=False)
+            yield "/", self._index
+            for slug in self.agents:
+                yield f"{self.prefix(slug)}/playground", _playground
+                yield f"{self.prefix(slug)}/playground/assets/{{file}}", _asset
+        if self.options.docs:
+            yield "/docs", self._docs
+            yield "/docs/{page:.*}", self._docs
 
-    def _add(
-        self,
-        app: web.Application,
-        mount: str,
-        agent: AgentRuntime,
-        runtime: ChannelRuntime,
-        route: Route,
-    ) -> None:
-        handler = self._endpoint(agent, runtime, route)
-        paths = [mount + route.path]
-        if route.path == "/" and mount:
-            paths.append(mount)
-        for path in paths:
-            app.router.add_route(route.method, path, handler)
-
-    def _endpoint(self, agent: AgentRuntime, runtime: ChannelRuntime, route: Route) -> _Handler:
-        route.check()
-        channel = runtime.channel
-        query_adapter = TypeAdapter(route.query) if route.query is not None else None
-        reads_body = route.method in _BODY_METHODS
-
-        async def handle(request: web.Request) -> web.StreamResponse:
-            body = await request.read() if reads_body else b""
-            headers = {name.lower(): value for name, value in request.headers.items()}
-            query = dict(request.query)
-            asked = AuthRequest(
-                request.method, request.path, headers, query, _peer(request), body
-            )
-            principal = agent.seen_as(await admit(channel.auth, asked))
-            ctx = RouteContext(
-                runtime,
-                principal,
-                method=request.method,
-                path=request.path,
-                params=dict(request.match_info),
-                query=query,
-                headers=headers,
-                body=body,
-                request=request,
-            )
-            arguments = {}
-            if route.body is not None and not (route.body_optional and not body.strip()):
-                arguments["body"] = validate(route.body, parse_json(body), "body")
-            if query_adapter is not None:
-                arguments["query"] = validate(query_adapter, query, "query")
-            with span("threadline.route", method=route.method, path=route.path):
-                value = await route.handler(ctx, **arguments)
-            return await to_response(request, value, self.closing)
-
-        return handle
+    def _check_routes(self) -> None:
+        """Raise ProjectError for routes that cannot be served, or would hide one another."""
+        problems: list[str] = []
+        taken = {("GET", _shape(path)): "the host" for path, _ in self._own_routes()}
+        for path, agent, runtime, route in self._channel_routes():
+            who = f"{agent.project.slug}: channel {runtime.channel.id}"
+            try:
+                route.check()
+            except TypeError as error:
+                problems.append(f"{who}: {error}")
+            other = taken.setdefault((route.method, _shape(path)), who)
+            if other != who:
+                problems.append(f"{who}: {route.method} {path} is a route of {other} already.")
+        if problems:
+            raise ProjectError(problems)
 
     async def _index(self, _: web.Request) -> web.Response:
         return pages.index(
@@ -261,9 +274,7 @@ class Host:
         return json_response({"ok": True})
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        headers = {name.lower(): value for name, value in request.headers.items()}
-        asked = AuthRequest(request.method, request.path, headers, {}, _peer(request))
-        await admit(self.chain or [local_dev_strict()], asked)
+        await admit(self.chain or [local_dev_strict()], asked_of(request))
         body, content_type = metrics.render({s: a.core for s, a in self.agents.items()})
         return web.Response(body=body, headers={"Content-Type": content_type})
 
@@ -276,19 +287,12 @@ async def _asset(request: web.Request) -> web.Response:
     return pages.asset(request.match_info["file"])
 
 
-def _peer(request: web.Request) -> str | None:
-    peer = request.transport.get_extra_info("peername") if request.transport else None
-    return str(peer[0]) if isinstance(peer, tuple) else None
+def _check_slugs(projects: Sequence[Project]) -> None:
+    slugs = [project.slug for project in projects]
+    if twice := {slug for slug in slugs if slugs.count(slug) > 1}:
+        raise ProjectError([f"two agents have the slug {slug!r}; rename one" for slug in twice])
 
 
-@web.middleware
-async def _errors(request: web.Request, handler: _Handler) -> web.StreamResponse:
-    """Answer every failure in the documented form; none shows a stack trace."""
-    try:
-        return await handler(request)
-    except (ThreadlineError, web.HTTPException) as error:
-        return error_response(error)
-    except (ConnectionError, asyncio.CancelledError):
-        raise
-    except (Exception, SystemExit, KeyboardInterrupt) as error:
-        return error_response(error)
+def _shape(path: str) -> str:
+    """Return a path with its parameters' names left out."""
+    return re.sub(r"{[^}]*}", "{}", path)

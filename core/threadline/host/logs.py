@@ -11,22 +11,26 @@ from typing import Any
 
 import structlog
 
+from threadline import ndjson
+
 __all__ = ["LogBook", "configure"]
 
 KEPT = 2000
 
 
 class LogBook:
-    """The newest log records, numbered from 1."""
+    """The newest log records, numbered from 1; ``mask`` takes secrets out of an encoded one."""
 
     def __init__(self, kept: int = KEPT) -> None:
+        self.mask: Callable[[bytes], bytes] = lambda line: line
         self._records: deque[dict[str, Any]] = deque(maxlen=kept)
         self._next = 1
 
     def __call__(self, _: Any, __: str, event: MutableMapping[str, Any]) -> Any:
-        """Keep a record; a structlog processor."""
+        """Keep a record; a structlog processor, so whatever it holds must not raise."""
         shown = {key: value for key, value in event.items() if key != "exc_info"}
-        self._records.append({"n": self._next, **json.loads(json.dumps(shown, default=str))})
+        line = self.mask(ndjson.encode(shown))
+        self._records.append({"n": self._next, **json.loads(line)})
         self._next += 1
         return event
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from pathlib import Path
 
 from aiohttp import web
@@ -18,9 +19,13 @@ _TYPES = {
     ".js": "text/javascript",
     ".svg": "image/svg+xml",
 }
+_LINK = re.compile(r'href="([\w/-]+)\.md(#[^"]*)?"')
 HEADERS = {
     "Cache-Control": "no-cache",
-    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": (
+        "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
+        "object-src 'none'"
+    ),
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
@@ -36,13 +41,11 @@ def asset(name: str) -> web.Response:
 
     Raises NotFound.
     """
-    path = ASSETS / name
-    kind = _TYPES.get(path.suffix)
-    if kind is None or path.parent != ASSETS or not path.is_file():
+    path = next((path for path in ASSETS.iterdir() if path.name == name), None)
+    kind = _TYPES.get(path.suffix) if path is not None else None
+    if path is None or kind is None or not path.is_file():
         raise NotFound("There is no such file.")
-    return web.Response(
-        body=path.read_bytes(), content_type=kind, charset="utf-8", headers=HEADERS
-    )
+    return web.Response(body=path.read_bytes(), content_type=kind, charset="utf-8", headers=HEADERS)
 
 
 def page(title: str, body: str) -> web.Response:
@@ -79,12 +82,23 @@ class Docs:
 
         Raises NotFound.
         """
-        from markdown_it import MarkdownIt
-
         name = name.strip("/").removesuffix(".md") or "index"
-        path = self.folder / f"{name}.md"
-        if not name.replace("-", "").isalnum() or not path.is_file():
+        found = (path for path in self.folder.rglob("*.md") if self._name(path) == name)
+        path = next(found, None)
+        if path is None:
             raise NotFound("There is no such page.")
         text = path.read_text("utf-8")
         title = text.partition("\n")[0].lstrip("# ").strip()
-        return page(title, MarkdownIt("commonmark").enable("table").render(text))
+        return page(title, _LINK.sub(r'href="/docs/\1\2"', _render(text)))
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.folder).with_suffix("").as_posix()
+
+
+def _render(text: str) -> str:
+    try:
+        from markdown_it import MarkdownIt
+    except ModuleNotFoundError:
+        return f"<pre>{html.escape(text)}</pre>"
+    rendered: str = MarkdownIt("commonmark").enable("table").render(text)
+    return rendered

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import PurePath
 from typing import Any
 
 import orjson
 import structlog
 from aiohttp import web
+from multidict import CIMultiDict
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from threadline.channel.context import Accepted, Delivery, EventStream, Reply
@@ -24,11 +28,24 @@ log = structlog.get_logger("threadline.host")
 def json_response(
     body: Any, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> web.Response:
-    """Return a JSON response."""
-    data = orjson.dumps(body, default=str, option=orjson.OPT_NON_STR_KEYS)
-    return web.Response(
-        body=data, status=status, headers=headers, content_type="application/json", charset="utf-8"
-    )
+    """Return a JSON response; raises TypeError for what JSON cannot say."""
+    kind = {"Content-Type": "application/json; charset=utf-8"}
+    return web.Response(body=_json(body), status=status, headers=kind | dict(headers or {}))
+
+
+def _json(body: Any) -> bytes:
+    return orjson.dumps(body, default=_plain, option=orjson.OPT_NON_STR_KEYS)
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case BaseModel():
+            return value.model_dump(mode="json", by_alias=True)
+        case set() | frozenset() | tuple():
+            return list(value)
+        case Decimal() | PurePath():
+            return str(value)
+    raise TypeError(f"{type(value).__name__} cannot be said in JSON")
 
 
 def error_response(error: BaseException) -> web.Response:
@@ -44,19 +61,23 @@ def error_response(error: BaseException) -> web.Response:
 
 
 _AIOHTTP = {
+    401: ("unauthorized", "This request was not admitted."),
+    403: ("forbidden", "This is not for the caller."),
     404: ("not_found", "There is no such route."),
-    405: ("method_not_allowed", "This route does not take that method."),
+    405: ("method_not_allowed", "This route does not take that method; Allow names those it does."),
+    409: ("conflict", "The resource's state rejects the request."),
     413: ("body_too_large", "The request body is over the host's limit."),
 }
+_DROPPED = frozenset({"content-length", "content-type"})
 
 
 def _from_aiohttp(error: web.HTTPException) -> web.Response:
-    code, message = _AIOHTTP.get(error.status, ("invalid_request", error.reason))
-    headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else None
-    body = {"ok": False, "error": code, "message": message}
+    headers = {k: v for k, v in error.headers.items() if k.lower() not in _DROPPED}
     if error.status < 400:
-        return web.Response(status=error.status, headers=error.headers)
-    return json_response(body, error.status, headers)
+        return web.Response(status=error.status, headers=headers)
+    fallback = "invalid_request" if error.status < 500 else "unavailable"
+    code, message = _AIOHTTP.get(error.status, (fallback, f"{error.reason}."))
+    return json_response({"ok": False, "error": code, "message": message}, error.status, headers)
 
 
 async def to_response(
@@ -77,7 +98,7 @@ async def to_response(
         case None:
             return json_response({"ok": True})
         case BaseModel():
-            return json_response(value.model_dump(mode="json", by_alias=True))
+            return json_response(value)
         case dict() | list():
             return json_response(value)
         case _:
@@ -87,25 +108,37 @@ async def to_response(
             )
 
 
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+: ?[^\x00-\x08\x0a-\x1f\x7f]*")
+
+
+def _check_reply(reply: Reply) -> None:
+    """Raise ValueError now for what would break the answer once it has begun."""
+    if not isinstance(reply.status, int) or not 200 <= reply.status <= 599:
+        raise ValueError(f"a reply's status is 200 to 599, not {reply.status!r}")
+    for name, value in reply.headers.items():
+        if _HEADER.fullmatch(f"{name}: {value}") is None:
+            raise ValueError(f"the header {name!r} of a reply is not valid")
+
+
 def _reply(reply: Reply) -> web.Response:
-    body = reply.body
+    _check_reply(reply)
+    headers = CIMultiDict(reply.headers)
+    if reply.body is None:
+        return web.Response(status=reply.status, headers=headers)
+    data, kind = _encoded(reply.body)
+    if reply.content_type is not None:
+        text = reply.content_type.startswith("text/") and "charset" not in reply.content_type
+        kind = reply.content_type + ("; charset=utf-8" if text else "")
+    headers.setdefault("Content-Type", kind)
+    return web.Response(body=data, status=reply.status, headers=headers)
+
+
+def _encoded(body: Any) -> tuple[bytes, str]:
     if isinstance(body, bytes):
-        content_type = reply.content_type or "application/octet-stream"
-        return web.Response(
-            body=body, status=reply.status, headers=reply.headers, content_type=content_type
-        )
+        return body, "application/octet-stream"
     if isinstance(body, str):
-        return web.Response(
-            text=body,
-            status=reply.status,
-            headers=reply.headers,
-            content_type=reply.content_type or "text/plain",
-        )
-    if isinstance(body, BaseModel):
-        body = body.model_dump(mode="json", by_alias=True)
-    if body is None:
-        return web.Response(status=reply.status, headers=reply.headers)
-    return json_response(body, reply.status, reply.headers)
+        return body.encode(), "text/plain; charset=utf-8"
+    return _json(body), "application/json; charset=utf-8"
 
 
 def parse_json(body: bytes) -> Any:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr
@@ -9,17 +13,18 @@ from pydantic.alias_generators import to_camel
 
 from threadline.channel.channel import Route
 from threadline.channel.context import Reply, RouteContext, Session
-from threadline.errors import NotFound, StaleToken, UnsupportedOption
+from threadline.errors import Forbidden, NotFound, StaleToken, UnsupportedOption
 from threadline.host.logs import LogBook
-from threadline.ids import is_session_id
 from threadline.session.access import Action
-from threadline.store.base import DeliveryRecord
+from threadline.store.base import DeliveryRecord, SessionRecord
 from threadline.version import VERSION
 
 if TYPE_CHECKING:
     from threadline.host.agent import AgentRuntime
 
 __all__ = ["AgentRoutes"]
+
+_SESSION_ID = re.compile(r"ses_[A-Za-z0-9_-]{1,64}")
 
 
 class ToolCallBody(BaseModel):
@@ -100,12 +105,19 @@ class AgentRoutes:
                 }
                 for runtime in agent.runtimes.values()
             ],
-            "diagnostics": [*project.warnings, *agent.store.damage],
+            "diagnostics": [*project.warnings, *self._damage(ctx)],
         }
+
+    def _damage(self, ctx: RouteContext) -> list[str]:
+        return [
+            sentence
+            for sentence in self.agent.store.damage
+            if all(self._may_read(ctx, found) for found in _SESSION_ID.findall(sentence))
+        ]
 
     async def tools(self, ctx: RouteContext, query: ToolsQuery) -> dict[str, Any]:
         """List the tools; a session that is named must be the caller's to read."""
-        self._bound(ctx, query.session, query.continuation_token, "read")
+        await self._bound(ctx, query.session, query.continuation_token, "read")
         return {"tools": self.agent.tools.catalog.to_wire(), "connectionErrors": {}}
 
     async def tool(self, ctx: RouteContext) -> dict[str, Any]:
@@ -119,7 +131,7 @@ class AgentRoutes:
             raise UnsupportedOption("dryRun is not honoured by this version; nothing was run.")
         if body.as_of is not None:
             raise UnsupportedOption("asOf is not honoured by this version; nothing was run.")
-        session = self._bound(ctx, body.session_id, body.continuation_token, "send")
+        session = await self._bound(ctx, body.session_id, body.continuation_token, "send")
         result = await self.agent.core.call_tool(
             tool.name, body.input, ctx.principal, session.id if session is not None else None
         )
@@ -129,42 +141,43 @@ class AgentRoutes:
         wire = {"ok": False, "isError": True, "error": result.code, "message": result.output}
         return Reply(wire | answer, status=400 if result.code == "invalid_input" else 200)
 
-    def _bound(
+    async def _bound(
         self, ctx: RouteContext, session_id: str | None, token: str | None, action: Action
     ) -> Session | None:
         """Return the session that an id or a token names; both must agree."""
-        store = self.agent.store
         if session_id is None and token is None:
             return None
-        by_token = None
-        if token is not None:
-            channels = self.agent.runtimes
-            found = [store.session_by_token(channel, token) for channel in channels]
-            by_token = next((record for record in found if record is not None), None)
+        by_token = self._by_token(token) if token is not None else None
         if session_id is not None:
-            session = ctx.session(session_id, action=action)
-            if session is None:
-                raise NotFound(f"There is no session {session_id[:80]!r}.")
+            session = await ctx.reach(session_id, action=action)
             if token is not None and (by_token is None or by_token.id != session.id):
                 raise StaleToken("The continuation token is not this session's current one.")
             return session
         if by_token is None:
             raise StaleToken("The continuation token is not current.")
-        return ctx.session(by_token.id, action=action)
+        return await ctx.reach(by_token.id, action=action)
+
+    def _by_token(self, token: str) -> SessionRecord | None:
+        found = (self.agent.store.session_by_token(name, token) for name in self.agent.runtimes)
+        return next((record for record in found if record is not None), None)
 
     async def logs(self, ctx: RouteContext, query: LogsQuery) -> dict[str, Any]:
-        """Return log records, without those of sessions that the caller may not read."""
+        """Return log records, without those of sessions and callers that are not this one's."""
         seen: dict[str, bool] = {}
 
-        def visible(record: dict[str, Any]) -> bool:
-            session_id = record.get("session")
-            if record.get("agent") not in (None, self.agent.project.slug):
-                return False
-            if not isinstance(session_id, str):
-                return True
+        def readable(session_id: str) -> bool:
             if session_id not in seen:
                 seen[session_id] = self._may_read(ctx, session_id)
             return seen[session_id]
+
+        def visible(record: dict[str, Any]) -> bool:
+            if record.get("agent") not in (None, self.agent.project.slug):
+                return False
+            caller = record.get("principal")
+            if caller is not None and caller != ctx.principal.key and not ctx.principal.operator:
+                return False
+            # Wherever a record names a session: in a field, in a task's name, in a path.
+            return all(map(readable, _SESSION_ID.findall(json.dumps(record))))
 
         records, cursor = self.book.after(query.after, visible)
         return {"logs": records, "next": cursor}
@@ -177,21 +190,24 @@ class AgentRoutes:
 
     async def delivery(self, ctx: RouteContext) -> dict[str, Any]:
         """Return what became of a delivery that the caller may see; the newest of that id."""
-        delivery_id = ctx.params["deliveryId"]
-        for delivery in self.agent.store.delivery(delivery_id):
-            if self._may_read(ctx, delivery.session_id):
+        delivery_id, store = ctx.params["deliveryId"], self.agent.store
+        # The caller's own are shown also when their session was deleted meanwhile.
+        for delivery in store.delivery(delivery_id, owner=ctx.principal.key):
+            return _delivery_wire(delivery)
+        for delivery in store.delivery(delivery_id):
+            with contextlib.suppress(NotFound, Forbidden):
+                await ctx.reach(delivery.session_id)
                 return _delivery_wire(delivery)
         raise NotFound(f"There is no delivery {delivery_id[:200]!r} in your sessions.")
 
     async def blob(self, ctx: RouteContext) -> Reply:
         """Return a tool output that was too large for its event, as it is."""
-        session_id = ctx.params["sessionId"]
-        if not is_session_id(session_id) or ctx.session(session_id) is None:
-            raise NotFound(f"There is no session {session_id[:80]!r}.")
-        path = self.agent.store.blob(session_id, ctx.params["blobId"])
+        session = await ctx.reach(ctx.params["sessionId"])
+        path = self.agent.store.blob(session.id, ctx.params["blobId"])
         if path is None:
             raise NotFound("There is no such blob in this session.")
-        return Reply(path.read_bytes(), content_type="application/json")
+        data = await asyncio.to_thread(path.read_bytes)
+        return Reply(data, content_type="application/json")
 
 
 def _skills(agent: AgentRuntime) -> list[Any]:

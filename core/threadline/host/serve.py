@@ -19,6 +19,7 @@ __all__ = ["serve"]
 log = structlog.get_logger("threadline.host")
 
 BACKLOG = 2048
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 async def serve(host: Host, *, on_ready: Callable[[Host], None] = lambda _: None) -> None:
@@ -27,10 +28,15 @@ async def serve(host: Host, *, on_ready: Callable[[Host], None] = lambda _: None
     Raises StateRootError when the address or a state root cannot be had.
     """
     listener = _listen(host)
-    await host.start()
-    runner = web.AppRunner(
-        host.app(), access_log=None, handle_signals=False, shutdown_timeout=1.0
-    )
+    try:
+        host.port = listener.getsockname()[1]
+        await host.start()
+        await _run(host, listener, on_ready)
+    finally:
+        listener.close()
+
+
+async def _run(host: Host, listener: socket.socket, on_ready: Callable[[Host], None]) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -39,8 +45,9 @@ async def serve(host: Host, *, on_ready: Callable[[Host], None] = lambda _: None
             os._exit(128 + number)
         stopping.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _SIGNALS:
         loop.add_signal_handler(number, on_signal, number)
+    runner = host.runner()
     try:
         await runner.setup()
         await web.SockSite(runner, listener, backlog=BACKLOG).start()
@@ -49,9 +56,11 @@ async def serve(host: Host, *, on_ready: Callable[[Host], None] = lambda _: None
         await stopping.wait()
         log.info("host.draining")
     finally:
-        await host.stop()
+        # While turns end, new requests still get their 503; the stores close when none is left.
+        await host.drain()
         await runner.cleanup()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        await host.close()
+        for number in _SIGNALS:
             loop.remove_signal_handler(number)
 
 

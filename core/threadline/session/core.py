@@ -195,6 +195,7 @@ class SessionCore:
         services.unload = self._unload
         self._owners: dict[str, SessionOwner] = {}
         self._loading: dict[str, asyncio.Task[None]] = {}
+        self._reopening: set[str] = set()
         self._early: dict[str, list[InboxItem]] = {}
         self._admitted: OrderedDict[int, Admitted] = OrderedDict()
         self._stopped: OrderedDict[int, bool] = OrderedDict()
@@ -327,6 +328,7 @@ class SessionCore:
         if task is None:
             task = self.services.spawn(self._open(session_id), f"load {session_id}")
             self._loading[session_id] = task
+            task.add_done_callback(lambda done: self._loaded(session_id, done))
         return task
 
     async def _load(self, session_id: str) -> None:
@@ -343,6 +345,18 @@ class SessionCore:
             await self._open_owner(session_id)
         finally:
             del self._loading[session_id]
+
+    def _loaded(self, session_id: str, task: asyncio.Task[None]) -> None:
+        """What could not be opened is tried again: its deliveries were accepted."""
+        if not task.cancelled() and isinstance(task.exception(), Exception):
+            self._reopen_soon(session_id)
+
+    def _reopen_soon(self, session_id: str) -> None:
+        if self.services.draining or session_id in self._reopening:
+            return
+        self._reopening.add(session_id)
+        again = self.services.spawn(self._reopen(session_id), "reopen")
+        again.add_done_callback(lambda _: self._reopening.discard(session_id))
 
     async def _open_owner(self, session_id: str) -> None:
         lease = await self.store.lease(session_id)
@@ -398,13 +412,16 @@ class SessionCore:
         if self._owners.get(session_id) is owner:
             del self._owners[session_id]
         self.store.release(owner.lease)
-        if reason == "store_failed" and not self.services.draining:
-            self.services.spawn(self._reopen(session_id), "reopen")
+        if reason == "store_failed":
+            self._reopen_soon(session_id)
 
     async def _reopen(self, session_id: str) -> None:
-        """After a failed sync the session is closed; open it again when the disk may be back."""
-        await self.services.clock.sleep(1.0)
-        await self._load(session_id)
+        """Open a session again that a failing disk has closed, when the disk may be back."""
+        delay = 1.0
+        while session_id not in self._owners and self.store.session(session_id) is not None:
+            await self.services.clock.sleep(delay)
+            await self._load_quietly(session_id)
+            delay = min(delay * 2, 60.0)
 
     async def _sweep(self) -> None:
         """Unload sessions that rest, and remove those that are older than the retention."""

@@ -627,15 +627,20 @@ class SessionOwner:
             self.interrupt("store_failed")
             return False
         except LeaseLost:
-            self.abort("session_deleted")
+            self._lost()
             return True
         self._behind += len(lines)
         self.services.counts["events", "appended"] += len(lines)
         if self._behind >= SYNC_BEHIND:
             self.services.spawn(self._sync_quietly(), "sync")
-        types = {event.type for event in events}
-        self.services.appended(self.record, types)
+        if events:
+            self.services.appended(self.record, {event.type for event in events})
         return True
+
+    def _lost(self) -> None:
+        """The lease is gone: with the session, or because the store closed it after a failure."""
+        gone = self.services.store.session(self.record.id) is None
+        self.abort("session_deleted" if gone else "store_failed")
 
     def _wire(self, event: _Buffered) -> dict[str, Any]:
         wire: dict[str, Any] = {

@@ -19,16 +19,19 @@ import fcntl
 import os
 import secrets
 import sqlite3
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from threadline import ndjson
-from threadline.clock import iso
+from threadline.clock import Clock, SystemClock, iso
 from threadline.errors import LeaseLost, NotFound, StateRootError, StoreUnavailable
 from threadline.ids import is_session_id
 from threadline.principal import LOCAL
@@ -48,7 +51,7 @@ from threadline.store.base import (
 )
 from threadline.store.disk import Disk
 from threadline.store.ledger import Ledger, connect
-from threadline.store.log import Files, Handles, Head, reading
+from threadline.store.log import WORKSPACE, Files, Handles, Head, reading
 from threadline.store.writer import Writer
 
 __all__ = ["EmbeddedStore"]
@@ -57,16 +60,31 @@ RECOVERY_GAP = 20_000
 KEEP_KEYS = timedelta(days=30)
 _CHUNK = 256 * 1024
 _PROBE = 64 * 1024
+_REMEMBERED = 10_000
+_SYNC_THREADS = 8
 
 
 class EmbeddedStore:
-    """A :class:`~threadline.store.base.Store` in one folder of one machine."""
+    """A :class:`~threadline.store.base.Store` in one folder of one machine.
+
+    ``workspaces`` makes each session's workspace with its folder, for agents whose workspaces start
+    empty.
+    """
 
     def __init__(
-        self, root: Path, *, disk: Disk | None = None, boot: str | None = None, address: str = ""
+        self,
+        root: Path,
+        *,
+        disk: Disk | None = None,
+        clock: Clock | None = None,
+        boot: str | None = None,
+        address: str = "",
+        workspaces: bool = False,
     ) -> None:
         self.root = root
+        self._workspaces = workspaces
         self.address = address
+        self._clock = clock or SystemClock()
         self._disk = disk or Disk()
         self._files = Files(root, self._disk)
         self._boot = boot or _boot_id()
@@ -77,15 +95,18 @@ class EmbeddedStore:
         self._epoch = 0
         self._dirty: dict[str, int] = {}
         self._outcomes: dict[str, list[Outcome]] = {}
+        self._told: OrderedDict[tuple[str, str], Outcome] = OrderedDict()
         self._syncing: dict[str, asyncio.Task[None]] = {}
         self._suspect: set[str] = set()
+        self._sync_places = asyncio.Semaphore(_SYNC_THREADS)
+        self._unsynced_histories: set[str] = set()
         self._new_histories: set[str] = set()
         self._connections: list[sqlite3.Connection] = []
         self._damage: list[str] = []
         self._listener: Callable[[InboxItem], None] = lambda _: None
         self._lock: int | None = None
         self._full = False
-        self._closed = False
+        self._closed = True
 
     # Opening and closing
 
@@ -106,18 +127,15 @@ class EmbeddedStore:
         except BaseException:
             self._let_go()
             raise
-        self._pool = ThreadPoolExecutor(8, thread_name_prefix="threadline-sync")
+        self._pool = ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="threadline-sync")
+        self._makers = ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="threadline-make")
         self._writer = Writer(self._sql, self._disk)
         self._writer.start(self._before_commit)
+        self._closed = False
 
     def _make_folders(self) -> None:
-        """Make what is missing, durably: a ledger must never outlive the tree it belongs to."""
-        fresh = not self._files.sessions.is_dir()
         for folder in (self._files.sessions, self._files.runner, self._files.traces):
             self._disk.make_dir(folder)
-        if fresh:
-            self._disk.sync_dir(self.root)
-            self._disk.sync_dir(self.root.parent)
 
     def _open_ledger(self) -> None:
         database = self.root / "threadline.db"
@@ -168,9 +186,10 @@ class EmbeddedStore:
             )
         if in_ledger is None:
             root = in_tree or secrets.token_hex(16)
-            if in_tree is None:
-                self._disk.create(marker, root.encode() + b"\n")
-                self._disk.sync_dir(self._files.sessions)
+            # Durable before the ledger names it: a ledger must never outlive its tree.
+            self._files.rewrite(marker, root.encode() + b"\n")
+            self._disk.sync_dir(self.root)
+            self._disk.sync_dir(self.root.parent)
             self._sql.execute("BEGIN IMMEDIATE")
             ledger.set_meta("root", root.encode())
             ledger.set_meta("secret", secrets.token_bytes(32))
@@ -186,16 +205,23 @@ class EmbeddedStore:
         with os.scandir(self._files.sessions) as entries:
             found = {e.name for e in entries if e.is_dir(follow_symlinks=False)}
         known = self._ledger.session_ids()
-        now = iso(datetime.now(UTC))
+        now = iso(self._clock.now())
         self._sql.execute("BEGIN IMMEDIATE")
         for session_id in known - found:
             self._ledger.forget(session_id, now)
         for name in sorted(found - known):
             self._adopt(name)
-        self._ledger.purge(iso(datetime.now(UTC) - KEEP_KEYS))
+        self._ledger.purge(iso(self._clock.now() - KEEP_KEYS))
         self._disk.commit(self._sql)
-        for session_id in known - found:
-            self._files.remove_session(session_id)
+        self._remove_leftovers()
+
+    def _remove_leftovers(self) -> None:
+        """What a deleted session had beside its folder must not outlive it."""
+        known = self._ledger.session_ids()
+        for folder in (self._files.runner, self._files.traces):
+            for path in folder.glob("*.ndjson"):
+                if is_session_id(path.stem) and path.stem not in known:
+                    self._disk.remove(path)
 
     def _adopt(self, name: str) -> None:
         log = self._files.log(name)
@@ -247,6 +273,7 @@ class EmbeddedStore:
             head.wake()
         await asyncio.gather(*self._syncing.values(), return_exceptions=True)
         await asyncio.to_thread(self._writer.close)
+        self._makers.shutdown(wait=True)
         self._pool.shutdown(wait=True)
         self._let_go()
 
@@ -306,13 +333,33 @@ class EmbeddedStore:
     def _before_commit(self, results: list[Any]) -> None:
         """Make new sessions' folders durable before the rows that name them."""
         made = [r for r in results if isinstance(r, AcceptResult) and r.created]
-        for result in made:
-            wire = result.session.to_wire()
-            if not result.rotating:
-                wire |= {"continuationToken": result.token, "tokenRotates": False}
-            self._files.make_session(result.session.id, wire)
-        if made:
-            self._disk.sync_dir(self._files.sessions)
+        if not made:
+            return
+        files, sync_dir = self._files, self._disk.sync_dir
+        self._together([partial(self._make_session, result) for result in made])
+        self._together(
+            [
+                *(partial(files.sync_session, result.session.id) for result in made),
+                *(partial(sync_dir, folder) for folder in (files.sessions, files.runner)),
+            ]
+        )
+
+    def _make_session(self, made: AcceptResult) -> None:
+        wire = made.session.to_wire()
+        if not made.rotating:
+            wire |= {"continuationToken": made.token, "tokenRotates": False}
+        self._files.make_session(made.session.id, wire, workspace=self._workspaces)
+
+    def _together(self, jobs: Sequence[Callable[[], None]]) -> None:
+        """Run jobs side by side: one commit of the file system's journal then does for many."""
+        first, *others = jobs
+        running = [self._makers.submit(job) for job in others]
+        try:
+            first()
+        finally:
+            wait(running)
+        for job in running:
+            job.result()
 
     async def stop(
         self, session_id: str, *, at: str, clear_pending: bool = False, before: str | None = None
@@ -331,8 +378,21 @@ class EmbeddedStore:
     def delivery(
         self, delivery_id: str, *, channel: str | None = None, owner: str | None = None
     ) -> list[DeliveryRecord]:
-        """Return deliveries by id."""
-        return self._reads.delivery(delivery_id, channel, owner)
+        """Return deliveries by id, with what the log says of them by now."""
+        found = self._reads.delivery(delivery_id, channel, owner)
+        return [self._with_outcome(record) for record in found]
+
+    def _with_outcome(self, record: DeliveryRecord) -> DeliveryRecord:
+        """The ledger learns an outcome late; until then this process remembers it."""
+        outcome = self._told.get((record.session_id, record.delivery_id))
+        if outcome is None:
+            return record
+        return replace(
+            record,
+            state=outcome.state,
+            event_index=outcome.event_index,
+            turn_id=outcome.turn_id,
+        )
 
     def unsettled(self, session_id: str, next_index: int) -> list[DeliveryRecord]:
         """Return deliveries without a cached outcome."""
@@ -389,7 +449,7 @@ class EmbeddedStore:
         """Remove a session durably and tell the listener."""
         if self.session(session_id) is None:
             return False
-        now = iso(datetime.now(UTC))
+        now = iso(self._clock.now())
         await self._writer.run(
             lambda: self._ledger.forget(session_id, now), lambda _: self._dismiss(session_id)
         )
@@ -398,7 +458,7 @@ class EmbeddedStore:
 
     def _gone(self, session_id: str) -> None:
         """A session's folder was removed by hand: let everything of it go."""
-        now = iso(datetime.now(UTC))
+        now = iso(self._clock.now())
         self._later(lambda: self._ledger.forget(session_id, now))
         self._dismiss(session_id)
         self._files.remove_session(session_id)
@@ -424,10 +484,13 @@ class EmbeddedStore:
         boot = self._reads.open_boot(session_id)
         rebooted = boot is not None and boot != self._boot
         self._mend(session_id, whole=rebooted, rewrite=session_id in self._suspect)
-        self._suspect.discard(session_id)
+        if session_id in self._suspect:
+            self._rewrite_history(session_id)
+            self._suspect.discard(session_id)
         if boot is not None:
             # What an earlier process wrote may still wait for its sync.
             self._dirty[session_id] = self._dirty.get(session_id, 0) + 1
+            self._unsynced_histories.add(session_id)
         mark = None if rebooted else self._watermark(session_id)
         if any(event is None for event in self._files.events(path, mark.offset if mark else 0)):
             self._mend(session_id, whole=True)
@@ -453,6 +516,12 @@ class EmbeddedStore:
             "UPDATE sessions SET open_boot = ? WHERE id = ? AND deleted_at IS NULL",
             (self._boot, session_id),
         )
+
+    def _rewrite_history(self, session_id: str) -> None:
+        path = self._files.history(session_id)
+        self._histories.drop(path)
+        with contextlib.suppress(FileNotFoundError):
+            self._files.rewrite(path, path.read_bytes())
 
     def _mend(self, session_id: str, *, whole: bool, rewrite: bool = False) -> None:
         path = self._files.log(session_id)
@@ -528,6 +597,9 @@ class EmbeddedStore:
         head.wake()
         if outcomes:
             self._outcomes.setdefault(session_id, []).extend(outcomes)
+            self._told.update({(session_id, o.delivery_id): o for o in outcomes})
+            while len(self._told) > _REMEMBERED:
+                self._told.popitem(last=False)
         return head.size
 
     async def sync(self, lease: Lease) -> None:
@@ -543,7 +615,9 @@ class EmbeddedStore:
 
     async def _sync(self, session_id: str) -> None:
         try:
-            await self._sync_files(session_id)
+            # What is written while this waits for its place is synced with it.
+            async with self._sync_places:
+                await self._sync_files(session_id)
         finally:
             del self._syncing[session_id]
 
@@ -552,11 +626,12 @@ class EmbeddedStore:
         outcomes = self._outcomes.pop(session_id, [])
         fresh = session_id in self._new_histories
         self._new_histories.discard(session_id)
+        files = [(self._handles, self._files.log(session_id))]
+        if session_id in self._unsynced_histories:
+            self._unsynced_histories.discard(session_id)
+            files.insert(0, (self._histories, self._files.history(session_id)))
         handles = []
-        for cache, path in (
-            (self._histories, self._files.history(session_id)),
-            (self._handles, self._files.log(session_id)),
-        ):
+        for cache, path in files:
             with contextlib.suppress(FileNotFoundError):
                 handles.append(os.dup(cache.get(path)))
         try:
@@ -593,6 +668,7 @@ class EmbeddedStore:
         lease = self._leases.get(session_id)
         if lease is not None:
             return lease.next_index
+        self._head(session_id)
         last = self._files.last_event(self._files.log(session_id))
         return int(last["index"]) + 1 if last else 0
 
@@ -644,7 +720,7 @@ class EmbeddedStore:
         try:
             while not waiter.done():
                 await asyncio.wait([waiter], timeout=1.0)
-                if not waiter.done() and session_id not in self._leases:
+                if not waiter.done() and not self._files.exists(session_id):
                     self.session(session_id)
         finally:
             head.waiters.discard(waiter)
@@ -685,20 +761,21 @@ class EmbeddedStore:
             "nudges": [dict(nudge) for nudge in checkpoint.nudges],
         }
         line = ndjson.encode(record)
+        if not self._files.exists(session_id):
+            self._gone(session_id)
+            raise LeaseLost(f"Session {session_id} was deleted.")
         try:
             if not path.exists():
                 self._new_history(session_id, path)
             handle = self._histories.get(path)
             self._end_line(path, handle)
+            self._unsynced_histories.add(session_id)
             self._disk.append(handle, line)
         except OSError as error:
             raise StoreUnavailable(f"The history cannot be written: {error}.") from error
         self._dirty[session_id] = self._dirty.get(session_id, 0) + 1
 
     def _new_history(self, session_id: str, path: Path) -> None:
-        if not self._files.exists(session_id):
-            self._gone(session_id)
-            raise LeaseLost(f"Session {session_id} was deleted.")
         self._disk.create(path, b"", sync=False)
         self._histories.drop(path)
         self._new_histories.add(session_id)
@@ -743,7 +820,7 @@ class EmbeddedStore:
 
     def workspace(self, session_id: str) -> Path:
         """Return the folder of a session's workspace."""
-        return self._files.session(session_id) / "workspace"
+        return self._files.session(session_id) / WORKSPACE
 
     def scratch(self, name: str) -> Path:
         """Return the folder of one direct call."""

@@ -201,6 +201,8 @@ class Ledger:
             return self.rotated(session.id, request.channel, rotation)
         if not request.rotating:
             return request.token or self.token(session.id, request.channel) or ""
+        if request.token and self.session_by_token(request.channel, request.token) == session:
+            return request.token
         token, granted = self._grant(request, session, False)
         self.sql.execute(
             "UPDATE deliveries SET rotation = ? WHERE seq = ?", (granted, delivery.seq)

@@ -21,6 +21,7 @@ __all__ = ["Files", "Handles", "Head"]
 
 EVENTS = "events.ndjson"
 SESSION = "session.json"
+WORKSPACE = "workspace"
 _TAIL = 64 * 1024
 
 
@@ -101,19 +102,35 @@ class Files:
         folder = self.session(session_id)
         return not folder.is_symlink() and (folder / SESSION).is_file()
 
-    def make_session(self, session_id: str, wire: dict[str, Any]) -> None:
-        """Make and sync a session's folder; its parent is synced by the caller."""
+    def make_session(self, session_id: str, wire: dict[str, Any], *, workspace: bool) -> None:
+        """Make a session's folder and files; nothing of it is synced yet."""
         folder = self.session(session_id)
         self.disk.make_dir(folder)
         self.disk.create(folder / EVENTS, b"", sync=False)
-        self.disk.create(folder / SESSION, orjson.dumps(wire, default=str) + b"\n")
+        self.disk.create(folder / SESSION, orjson.dumps(wire, default=str) + b"\n", sync=False)
+        # Made here, a file costs nothing: later it would wait for the commits of other sessions.
+        self.disk.create(self.history(session_id), b"", sync=False)
+        if workspace:
+            self.disk.make_dir(folder / WORKSPACE)
+
+    def sync_session(self, session_id: str) -> None:
+        """Sync a new session's identity and its folder."""
+        folder = self.session(session_id)
+        handle = os.open(folder / SESSION, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            self.disk.sync(handle)
+        finally:
+            os.close(handle)
         self.disk.sync_dir(folder)
 
     def remove_session(self, session_id: str) -> None:
-        """Remove everything that belongs to a session."""
-        for path in (self.session(session_id), self.history(session_id)):
+        """Remove everything that belongs to a session; the folder goes last, as it tells of it."""
+        for path in (*self.beside(session_id), self.session(session_id)):
             self.disk.remove(path)
-        self.disk.remove(self.traces / f"{session_id}.ndjson")
+
+    def beside(self, session_id: str) -> tuple[Path, ...]:
+        """Return the files that a session has outside of its folder."""
+        return self.history(session_id), self.traces / f"{session_id}.ndjson"
 
     def read_session(self, session_id: str) -> dict[str, Any] | None:
         """Return what ``session.json`` holds, or None."""
@@ -145,11 +162,15 @@ class Files:
             return []
         if fixed.damaged:
             self.disk.create(path.with_suffix(".damaged"), data)
+        self.rewrite(path, fixed.good)
+        return fixed.damaged
+
+    def rewrite(self, path: Path, data: bytes) -> None:
+        """Put a file's bytes on stable storage as a new file in its place."""
         fresh = path.with_suffix(".repaired")
-        self.disk.create(fresh, fixed.good)
+        self.disk.create(fresh, data)
         self.disk.replace(fresh, path)
         self.disk.sync_dir(path.parent)
-        return fixed.damaged
 
     def _mend_tail(self, path: Path, size: int) -> None:
         with path.open("rb") as file:

@@ -30,6 +30,8 @@ class _Timer(asyncio.Event):
 
 def script(text: str) -> list[Step]:
     """Return the steps that answer a prompt: always the same ones, so that a turn can go on."""
+    if text.startswith("count to "):
+        return count(int(text.removeprefix("count to ")))
     dice = random.Random(zlib.crc32(text.encode()))
     steps: list[Step] = []
     for number in range(dice.choice((0, 0, 1, 2, 4))):
@@ -44,6 +46,14 @@ def script(text: str) -> list[Step]:
     for _ in range(dice.choice((0, 1, 3, 8))):
         steps += [Say("So far so good, \u2028 and on. "), Wait(_Timer(dice.uniform(0.0, 0.02)))]
     return [*steps, Say(f"That was it: {text[-40:]}")]
+
+
+def count(number: int) -> list[Step]:
+    """Return the steps of a long turn: a number, a short wait and a tool call, again and again."""
+    steps: list[Step] = []
+    for n in range(number):
+        steps += [Say(f"{n} "), Wait(_Timer(0.02)), Call("look", {"item": f"item {n}.0"})]
+    return [*steps, Say(f"counted to {number}")]
 
 
 class Busy:

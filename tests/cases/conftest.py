@@ -1,0 +1,33 @@
+"""Collects the cases, and says at the end how many were not covered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+OWN = Path(__file__).parent / "cases.jsonl"
+NOT_COVERED = "not covered: "
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Take ``--cases FILE``."""
+    parser.addoption("--cases", default=str(OWN), help="a file of cases, one JSON object a line")
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Count what was not covered."""
+    reasons = list(_reasons(terminalreporter.stats.get("skipped", [])))
+    if reasons:
+        terminalreporter.write_sep("-", f"cases: {len(reasons)} not covered")
+        for reason in reasons:
+            terminalreporter.write_line(reason)
+
+
+def _reasons(reports: list[Any]) -> Iterator[str]:
+    for report in reports:
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
+        if NOT_COVERED in reason:
+            yield f"{report.nodeid.partition('[')[2].rstrip(']')}: {reason.partition(NOT_COVERED)[2]}"

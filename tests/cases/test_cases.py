@@ -1,0 +1,51 @@
+"""Each case runs by its id: ``pytest tests/cases -k E-12``, or another file with ``--cases FILE``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cases.conftest import NOT_COVERED
+from tests.cases.judges import JUDGES
+from tests.cases.world import NotCoveredError, World
+
+NEEDS_REAL_PARTS = {"E-28"}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Make a test of each case, and of each of its variants."""
+    path = Path(metafunc.config.getoption("--cases"))
+    cases = [json.loads(line) for line in path.read_text("utf-8").split("\n") if line.strip()]
+    parameters = []
+    for case in cases:
+        variants = case.get("variants", [None])
+        for number, variant in enumerate(variants):
+            name = case["id"] if len(variants) == 1 else f"{case['id']}-{number}"
+            marks = [pytest.mark.real] if case["id"] in NEEDS_REAL_PARTS else []
+            parameters.append(pytest.param(case, variant, id=name, marks=marks))
+    metafunc.parametrize(("case", "variant"), parameters)
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    """A host that is not started yet."""
+    root = tmp_path / "state"
+    root.mkdir()
+    world = World(root)
+    yield world
+    await world.stop()
+
+
+async def test_case(world: World, case: dict[str, Any], variant: Any) -> None:
+    """What the case calls right holds, and so does what is true in every case."""
+    judge = JUDGES.get(case["id"])
+    if judge is None:
+        pytest.skip(f"{NOT_COVERED}nothing here knows what {case['id']} expects")
+    try:
+        await judge(world, case, variant)
+    except NotCoveredError as missing:
+        pytest.skip(f"{NOT_COVERED}{missing}")
