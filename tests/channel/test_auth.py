@@ -34,8 +34,7 @@ def request(peer: str | None = "127.0.0.1", **headers: str) -> AuthRequest:
 async def admits(chain: Sequence[Policy], asked: AuthRequest) -> Principal | None:
     try:
         return await admit(chain, asked)
-    except Unauthorized as error:
-        assert error.status == 401
+    except Unauthorized:
         return None
 
 
@@ -132,7 +131,8 @@ async def test_bearer_by_token_and_with_a_principal() -> None:
     assert unnamed.kind == "bearer"
     assert "one" not in unnamed.id
     assert await admits([bearer(token="")], request(authorization="Bearer ")) is None
-    for wrong in ({}, {"env": "A", "token": "b"}):
+    both: dict[str, Any] = {"env": "A", "token": "b"}
+    for wrong in ({}, both):
         with pytest.raises(ValueError, match="exactly one"):
             bearer(**wrong)
 
@@ -179,7 +179,10 @@ async def test_a_check_that_cannot_be_made_is_a_failed_check() -> None:
     async def broken_later(_: AuthRequest) -> Principal:
         raise ConnectionError("the identity provider is down")
 
-    for policy in (broken, vague, broken_later):
+    def unreadable(_: AuthRequest) -> Principal:
+        return Principal("user", "\udcff")
+
+    for policy in (broken, vague, broken_later, unreadable):
         assert await admits([policy, anonymous()], request()) is None
 
 

@@ -100,8 +100,8 @@ def test_event_handlers_are_typed_and_async() -> None:
 
     with pytest.raises(TypeError, match="must be 'async def'"):
 
-        @channel.on("turn.failed")
-        def plain(event: Event[Any]) -> None: ...  # type: ignore[type-var]
+        @channel.on("turn.failed")  # type: ignore[type-var]
+        def plain(event: Event[Any]) -> None: ...
 
 
 def test_token_formats() -> None:

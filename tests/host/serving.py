@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from threadline.channel.auth import Policy
     from threadline.harness.base import Harness, Turn
+    from threadline.host.logs import LogBook
 
 __all__ = ["Gate", "Served", "agent", "by_header", "nothing_left", "serve", "until"]
 
@@ -86,7 +88,7 @@ async def script(turn: Turn) -> str:
     if words[0] == "count":
         for number in range(int(words[1])):
             turn.message_delta(f"{turn.id}.m0", f"{number} ")
-            if number % 50 == 0:
+            if number % 5 == 0:
                 await asyncio.sleep(0)
     if words[0] == "fail":
         raise ValueError("the model broke")
@@ -174,7 +176,9 @@ class Served:
         sent = {"content-type": "application/json", **(headers or {})}
         if user is not None:
             sent.setdefault("x-user", user)
-        data = raw if raw is not None else None if body is None else json.dumps(body).encode()
+        if raw is None and body is not None:
+            raw = json.dumps(body).encode()
+        data = io.BytesIO(raw) if raw is not None else None
         url = self.host.local_url + self.prefix + path
         async with self.client.request(method, url, data=data, headers=sent) as response:
             text = await response.text()
@@ -225,6 +229,7 @@ async def serve(
     state: Path,
     *agents: Agent | Project,
     mode: Any = "multi",
+    book: LogBook | None = None,
     **options: Any,
 ) -> AsyncIterator[Served]:
     """Run a host of the agents on a free port; leaving stops it, and no task of it is left."""
@@ -234,7 +239,7 @@ async def serve(
         for n, one in enumerate(agents)
     ]
     options.setdefault("state_root", state)
-    host = Host(projects, Options(mode=mode, port=0, **options))
+    host = Host(projects, Options(mode=mode, port=0, **options), book=book)
     await host.start()
     runner = host.runner()
     await runner.setup()
@@ -262,7 +267,7 @@ async def nothing_left(before: Collection[asyncio.Task[Any]]) -> None:
 
     try:
         async with asyncio.timeout(5):
-            while left():
+            for _ in iter(left, []):
                 await asyncio.sleep(0.005)
     except TimeoutError:
         raise AssertionError(f"tasks are left: {left()}") from None

@@ -6,17 +6,14 @@ import json
 import re
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-
 from tests.host.serving import Served, serve, until
+
 from threadline.project import load_project
 from threadline.testing.laws import check_laws
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "incidents"
 COMMANDS = re.findall(r"```bash\n(curl.*?)```", (EXAMPLE / "README.md").read_text(), re.S)
@@ -71,7 +68,7 @@ class Stream:
 
 
 @pytest.fixture
-def pace(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+def pace(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     monkeypatch.setenv("INCIDENTS_PACE", "0.2")
     monkeypatch.delenv("INCIDENTS_TOKEN", raising=False)
     monkeypatch.delenv("THREADLINE_MODEL", raising=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,21 @@ import pytest
 
 from tests.session.host import WORK, Host
 from threadline.harness.base import Harness
+from threadline.store import embedded, ledger
 
 MakeHost = Callable[..., Awaitable[Host]]
 
 
+@pytest.fixture(autouse=True)
+def _unsynced_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real sync proves nothing here, where power only fails in FaultyDisk; it only takes time."""
+
+    def quick(path: Path) -> sqlite3.Connection:
+        connection = ledger.connect(path)
+        connection.execute("PRAGMA synchronous=OFF")
+        return connection
+
+    monkeypatch.setattr(embedded, "connect", quick)
 @pytest.fixture
 async def make_host(tmp_path: Path) -> AsyncIterator[MakeHost]:
     """Return a function that starts hosts on one state root."""

@@ -185,6 +185,11 @@ class Host:
         path = self.root / "sessions" / self.session_id(conversation) / "events.ndjson"
         return path.read_bytes()
 
+    def log_of_only_session(self) -> bytes:
+        """Return the one log there is, also while no host runs."""
+        (data,) = self.logs().values()
+        return data
+
     def events(self, conversation: str = "a", type_: str = "") -> list[dict[str, Any]]:
         found = [orjson.loads(line) for line in self.log(conversation).split(b"\n") if line]
         return [e for e in found if not type_ or e["type"] == type_]
@@ -255,8 +260,7 @@ class Host:
                 check_laws(path.read_bytes(), accepted, at_rest=at_rest)
                 nudges = [n["deliveryId"] for c in store.checkpoints(session_id) for n in c.nudges]
                 assert len(nudges) == len(set(nudges)), nudges
-        folders = {p.name for p in (self.root / "sessions").iterdir() if p.is_dir()}
-        assert folders == {record.id for record in store.sessions()}
+        assert set(self.logs()) <= {record.id for record in store.sessions()}
         self._read_all()
 
     def _rows(self, query: str) -> list[tuple[Any, ...]]:
@@ -271,6 +275,9 @@ class Host:
         assert self._rows("SELECT * FROM deliveries WHERE state = 'accepted'") == []
         assert self._rows("SELECT * FROM stops") == []
         assert self._rows("SELECT id FROM sessions WHERE open_boot IS NOT NULL") == []
+        known = {name for (name,) in self._rows("SELECT id FROM sessions WHERE deleted_at IS NULL")}
+        assert {p.name for p in (self.root / "sessions").iterdir() if p.is_dir()} == known
+        assert {p.stem for p in (self.root / "runner").iterdir()} <= known
 
     def _read_all(self) -> None:
         """Read every log as a client does: what an index says may vanish, but never change."""
@@ -281,8 +288,9 @@ class Host:
                 assert self._seen.setdefault(place, line.raw) == line.raw
 
     def logs(self) -> Mapping[str, bytes]:
-        """Return every log's bytes."""
-        return {
+        """Return the bytes of every log; that of a folder made in advance is empty."""
+        found = {
             path.parent.name: path.read_bytes()
             for path in (self.root / "sessions").glob("*/events.ndjson")
         }
+        return {name: data for name, data in found.items() if data}

@@ -1,8 +1,8 @@
 """Auth policies, and how a chain of them is walked; no network, no disk.
 
-A policy is any callable from :class:`AuthRequest` to a principal (admits), None (passes to the next
-policy) or an awaitable of either. Raising :class:`~threadline.errors.Unauthorized` ends the chain. A
-request that no policy admits gets 401, and so does one whose check could not be made.
+A policy is any callable from :class:`AuthRequest` to a principal (admits), None (passes to the
+next policy) or an awaitable of either. Raising :class:`~threadline.errors.Unauthorized` ends the
+chain. A request that no policy admits gets 401, and so does one whose check could not be made.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class AuthRequest:
     body: bytes = b""
 
 
-Policy = Callable[[AuthRequest], "Principal | None | Awaitable[Principal | None]"]
+Policy = Callable[[AuthRequest], "Principal | Awaitable[Principal | None] | None"]
 
 _FORWARDING = frozenset(
     {
@@ -80,6 +80,9 @@ async def _ask(policy: Policy, request: AuthRequest) -> Principal | None:
         principal = await verdict if inspect.isawaitable(verdict) else verdict
         if principal is not None and not isinstance(principal, Principal):
             raise TypeError(f"it returned {type(principal).__name__}, not a Principal or None")
+        if principal is not None:
+            # A name that is no text, as a header may hold, could never be stored or compared.
+            f"{principal.key}{principal.name}".encode()
     except ThreadlineError:
         raise
     except Exception as error:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from threadline import events as ev
 from threadline.channel.auth import Policy, local_dev_strict
-from threadline.channel.context import Context, EventContext, RouteContext
+from threadline.channel.context import Context, EventContext
 from threadline.channel.tokens import TokenFormat, any_string
 from threadline.events import EVENT_TYPES, Event
 from threadline.principal import Principal

@@ -133,10 +133,8 @@ class Session:
             "createdAt": record.created_at,
             "principal": record.owner.to_wire(),
         }
-        for key, value in (("title", record.title), ("purpose", record.purpose)):
-            if value is not None:
-                wire[key] = value
-        return wire
+        more = {"title": record.title, "purpose": record.purpose}
+        return wire | {key: value for key, value in more.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ class Dispatcher:
             self._runtimes[runtime.channel.id] = runtime
 
     def opened(self, session: SessionRecord, rested_at: int) -> None:
-        """Catch up with what a crash left unhandled; what had come to rest before is not replayed."""
+        """Catch up with what a crash left unhandled, from the session's last rest on."""
         if session.channel in self._runtimes:
             self._floor[session.id] = rested_at
             self._wake(session)

@@ -16,9 +16,10 @@ MAX_LENGTH = 500
 class TokenFormat:
     """What a channel's tokens look like.
 
-    ``rotates``: the core makes the tokens, and every accepted follow-up returns a new one. Otherwise
-    the channel gives its own stable string, which must match ``pattern``; ``example`` is shown to
-    whoever gets it wrong. A format that may change should carry a version, as ``ticket/v2:<id>``.
+    ``rotates``: the core makes the tokens, and every accepted follow-up returns a new one.
+    Otherwise the channel gives its own stable string, which must match ``pattern``; ``example`` is
+    shown to whoever gets it wrong. A format that may change should carry a version, as
+    ``ticket/v2:<id>``.
     """
 
     rotates: bool = False

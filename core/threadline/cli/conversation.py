@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from threadline.cli.render import Piece, Renderer
 from threadline.errors import ThreadlineError
 from threadline.ids import new_id
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from threadline.cli.client import Client, Sent
     from threadline.cli.terminal import Terminal
 
@@ -48,6 +50,8 @@ class Conversation:
         self._outbox: asyncio.Queue[Outgoing] = asyncio.Queue()
         self._changed = asyncio.Event()
         self._follower: asyncio.Task[None] | None = None
+        self._main: asyncio.Task[Any] | None = None
+        self._crash: BaseException | None = None
 
     async def begin(
         self, message: str | None = None, session: str | None = None, token: str | None = None
@@ -64,15 +68,32 @@ class Conversation:
 
     async def run(self) -> int:
         """Read, send and show until the input ends; return 1 when a turn failed meanwhile."""
-        sender = asyncio.create_task(self._send_all(), name="chat sender")
+        self._main = asyncio.current_task()
+        sender = self._spawn(self._send_all(), "chat sender")
         try:
             if await self._read():
                 await self._settle()
+        except asyncio.CancelledError:
+            if self._crash is not None:
+                raise self._crash from None
+            raise
         finally:
             await _cancel(sender)
             await self._leave()
         self._farewell()
         return int(self.renderer.failed and not self.terminal.interactive)
+
+    def _spawn(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A fault in a task ends the conversation, which would wait for it forever."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._crash = error
+            if self._main is not None:
+                self._main.cancel()
 
     # What is typed
 
@@ -174,7 +195,7 @@ class Conversation:
     # What comes in
 
     def _follow(self, start: int) -> None:
-        self._follower = asyncio.create_task(self._show_all(start), name="chat follower")
+        self._follower = self._spawn(self._show_all(start), "chat follower")
 
     async def _show_all(self, start: int) -> None:
         assert self.session is not None
@@ -225,7 +246,6 @@ class Conversation:
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:
-    """End a task; what went wrong in it is not hidden."""
+    """End a task; what went wrong in it was told already."""
     task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+    await asyncio.wait([task])

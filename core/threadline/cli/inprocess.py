@@ -47,12 +47,12 @@ async def hosted(place: Place, *, announced: bool = False) -> AsyncIterator[Clie
     host = Host([project], options, book=book, chain=chain)
     async with contextlib.AsyncExitStack() as stack:
         await host.start()
-        stack.push_async_callback(host.stop)
-        runner = web.AppRunner(host.app(), access_log=None, shutdown_timeout=1.0)
+        stack.push_async_callback(host.close)
+        runner = host.runner()
         await runner.setup()
+        # While turns end, requests of other commands still get an answer; the stores close last.
         stack.push_async_callback(runner.cleanup)
-        # Streams end when the host says that it closes, so that comes before the server's cleanup.
-        stack.callback(host.closing.set)
+        stack.push_async_callback(host.drain)
         socket = None
         if announced:
             site: web.BaseSite = web.TCPSite(runner, "127.0.0.1", 0)

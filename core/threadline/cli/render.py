@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 __all__ = ["Message", "Piece", "Renderer", "inline", "progress"]
 
 _WIDTH = 72
+
+_Handler = Callable[["Renderer", str, Mapping[str, Any]], Iterator["Piece"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,7 @@ class Renderer:
         turn_id = event.get("turnId")
         if turn_id is not None and not kind.startswith("session."):
             self.turns.setdefault(turn_id, set())
-        handler = _HANDLERS.get(kind)
+        handler = self._HANDLERS.get(kind)
         yield from progress(event) if handler is None else handler(self, str(turn_id), data)
 
     def _started(self, turn_id: str, data: Mapping[str, Any]) -> Iterator[Piece]:

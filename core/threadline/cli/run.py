@@ -103,7 +103,7 @@ class _Turn:
     async def run(self) -> dict[str, Any]:
         """Return the turn's trajectory; its trace is kept in the state root."""
         async with self.target.connect() as client:
-            start, sent = await self._send(client)
+            start, sent = await self._sent(client)
             lines: list[Line] = []
             awaited = Awaited(sent.delivery_id)
             try:
@@ -121,6 +121,17 @@ class _Turn:
         own = [line for line in lines if awaited.owns(line.event)]
         self._keep(self.target.place(), sent.session_id, own)
         return trajectory(line.event for line in own) | {"status": awaited.status or "running"}
+
+    async def _sent(self, client: Client) -> tuple[int, Sent]:
+        sending = asyncio.ensure_future(self._send(client))
+        try:
+            return await asyncio.shield(sending)
+        except asyncio.CancelledError:
+            # It may be accepted already: what the answer names is stopped, too.
+            with contextlib.suppress(Exception):
+                _, sent = await asyncio.wait_for(sending, STOP_SECONDS)
+                await self._give_up(client, sent)
+            raise
 
     async def _send(self, client: Client) -> tuple[int, Sent]:
         if self.session is None or self.token is None:

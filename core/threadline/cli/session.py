@@ -7,7 +7,7 @@ unfinished stays so.
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter

@@ -138,7 +138,7 @@ class Endpoint:
         return arguments
 
     def _elsewhere(self, asked: AuthRequest) -> Callable[[SessionRecord, Action], Awaitable[bool]]:
-        """Return what tells whether a session's own channel lets this request do something to it."""
+        """Return what tells whether a session's own channel lets this request do it."""
 
         async def allowed(record: SessionRecord, action: Action) -> bool:
             other = self.agent.runtimes.get(record.channel)
@@ -196,6 +196,6 @@ async def errors(request: web.Request, handler: _Handler) -> web.StreamResponse:
     except asyncio.CancelledError:
         raise
     except (Exception, SystemExit, KeyboardInterrupt) as error:
-        if request.transport is None:
-            raise ConnectionResetError("the client is gone") from error
+        if isinstance(error, ConnectionError) and request.transport is None:
+            return error_response(InvalidRequest("The client went away."))
         return error_response(error)

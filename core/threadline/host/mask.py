@@ -12,6 +12,8 @@ __all__ = ["masker", "secret_values"]
 _NAME = re.compile(r"(TOKEN|SECRET|PASSWORD|API_KEY|PRIVATE_KEY)$")
 _SHORTEST = 8
 MASK = b"[masked]"
+_DIGIT = re.compile(rb"[0-9]")
+_NUMBER = re.compile(rb"[0-9.eE+-]+")
 
 
 def secret_values(
@@ -29,4 +31,9 @@ def masker(secrets: Iterable[str]) -> Callable[[bytes], bytes]:
     if not forms:
         return lambda line: line
     pattern = re.compile(b"|".join(re.escape(f) for f in sorted(forms, key=len, reverse=True)))
-    return lambda line: pattern.sub(MASK, line)
+    return lambda line: pattern.sub(_hidden, line)
+
+
+def _hidden(found: re.Match[bytes]) -> bytes:
+    """Return what stands for a secret; one of digits may be in a number, which must stay one."""
+    return _DIGIT.sub(b"9", found[0]) if _NUMBER.fullmatch(found[0]) else MASK

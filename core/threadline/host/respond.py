@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Mapping
 from decimal import Decimal
@@ -24,6 +25,8 @@ __all__ = ["error_response", "json_response", "parse_json", "to_response", "vali
 
 log = structlog.get_logger("threadline.host")
 
+_HINTS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "5"}}
+
 
 def json_response(
     body: Any, status: int = 200, headers: Mapping[str, str] | None = None
@@ -34,7 +37,12 @@ def json_response(
 
 
 def _json(body: Any) -> bytes:
-    return orjson.dumps(body, default=_plain, option=orjson.OPT_NON_STR_KEYS)
+    try:
+        return orjson.dumps(body, default=_plain, option=orjson.OPT_NON_STR_KEYS)
+    except TypeError as error:
+        if "64-bit" not in str(error):
+            raise
+        return json.dumps(body, default=_plain, allow_nan=False).encode()
 
 
 def _plain(value: Any) -> Any:
@@ -51,7 +59,7 @@ def _plain(value: Any) -> Any:
 def error_response(error: BaseException) -> web.Response:
     """Return the documented body of an error; an unexpected one is logged and shows only an id."""
     if isinstance(error, ThreadlineError):
-        return json_response(error.to_wire(), error.status)
+        return json_response(error.to_wire(), error.status, _HINTS.get(error.status))
     if isinstance(error, web.HTTPException):
         return _from_aiohttp(error)
     error_id = new_id("err")

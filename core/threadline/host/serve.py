@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import socket
 from collections.abc import Callable
@@ -19,6 +20,7 @@ __all__ = ["serve"]
 log = structlog.get_logger("threadline.host")
 
 BACKLOG = 2048
+OPEN_FILES = 65_536
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -27,6 +29,7 @@ async def serve(host: Host, *, on_ready: Callable[[Host], None] = lambda _: None
 
     Raises StateRootError when the address or a state root cannot be had.
     """
+    _raise_open_files()
     listener = _listen(host)
     try:
         host.port = listener.getsockname()[1]
@@ -62,6 +65,14 @@ async def _run(host: Host, listener: socket.socket, on_ready: Callable[[Host], N
         await host.close()
         for number in _SIGNALS:
             loop.remove_signal_handler(number)
+
+
+def _raise_open_files() -> None:
+    """Take as many open files as may be had: each stream has two, each busy session one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _listen(host: Host) -> socket.socket:

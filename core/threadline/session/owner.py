@@ -714,7 +714,7 @@ class SessionOwner:
             if not self.closed:
                 self._note_stops(stops)
             await self.services.handled(self.record.id)
-            if self.closed or self.phase != "idle" or self.pending:
+            if self.closed or self.phase != "idle" or self.pending or self._unwritten:
                 return
             if self._flushing is None and not self._buffer.events and not self._stops:
                 self._note_rest()

@@ -17,14 +17,14 @@ import contextlib
 import errno
 import fcntl
 import os
+import resource
 import secrets
 import sqlite3
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,8 @@ from threadline.store.base import (
 )
 from threadline.store.disk import Disk
 from threadline.store.ledger import Ledger, connect
-from threadline.store.log import WORKSPACE, Files, Handles, Head, reading
+from threadline.store.log import SESSION, WORKSPACE, Files, Handles, Head, reading
+from threadline.store.stock import Stock
 from threadline.store.writer import Writer
 
 __all__ = ["EmbeddedStore"]
@@ -62,6 +63,7 @@ _CHUNK = 256 * 1024
 _PROBE = 64 * 1024
 _REMEMBERED = 10_000
 _SYNC_THREADS = 8
+_LOOK_SECONDS = 1.0
 
 
 class EmbeddedStore:
@@ -100,6 +102,7 @@ class EmbeddedStore:
         self._suspect: set[str] = set()
         self._sync_places = asyncio.Semaphore(_SYNC_THREADS)
         self._unsynced_histories: set[str] = set()
+        self._unsynced_identities: set[str] = set()
         self._new_histories: set[str] = set()
         self._connections: list[sqlite3.Connection] = []
         self._damage: list[str] = []
@@ -113,6 +116,7 @@ class EmbeddedStore:
     async def open(self) -> None:
         """Take the folder, mend what a crash left, adopt and forget sessions."""
         self._loop = asyncio.get_running_loop()
+        self._handles = Handles(_open_files())
         try:
             self._make_folders()
             self._take_lock()
@@ -128,7 +132,8 @@ class EmbeddedStore:
             self._let_go()
             raise
         self._pool = ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="threadline-sync")
-        self._makers = ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="threadline-make")
+        self._stock = Stock(self._files, workspaces=self._workspaces)
+        self._ledger.new_session = self._stock.take
         self._writer = Writer(self._sql, self._disk)
         self._writer.start(self._before_commit)
         self._closed = False
@@ -273,7 +278,7 @@ class EmbeddedStore:
             head.wake()
         await asyncio.gather(*self._syncing.values(), return_exceptions=True)
         await asyncio.to_thread(self._writer.close)
-        self._makers.shutdown(wait=True)
+        await asyncio.to_thread(self._stock.close)
         self._pool.shutdown(wait=True)
         self._let_go()
 
@@ -318,6 +323,7 @@ class EmbeddedStore:
         def told(result: AcceptResult) -> None:
             if not result.duplicate:
                 if result.created:
+                    self._unsynced_identities.add(result.session.id)
                     with contextlib.suppress(FileNotFoundError):
                         self._heads[result.session.id] = self._new_head(result.session.id)
                 self._listener(result.delivery)
@@ -333,33 +339,8 @@ class EmbeddedStore:
     def _before_commit(self, results: list[Any]) -> None:
         """Make new sessions' folders durable before the rows that name them."""
         made = [r for r in results if isinstance(r, AcceptResult) and r.created]
-        if not made:
-            return
-        files, sync_dir = self._files, self._disk.sync_dir
-        self._together([partial(self._make_session, result) for result in made])
-        self._together(
-            [
-                *(partial(files.sync_session, result.session.id) for result in made),
-                *(partial(sync_dir, folder) for folder in (files.sessions, files.runner)),
-            ]
-        )
-
-    def _make_session(self, made: AcceptResult) -> None:
-        wire = made.session.to_wire()
-        if not made.rotating:
-            wire |= {"continuationToken": made.token, "tokenRotates": False}
-        self._files.make_session(made.session.id, wire, workspace=self._workspaces)
-
-    def _together(self, jobs: Sequence[Callable[[], None]]) -> None:
-        """Run jobs side by side: one commit of the file system's journal then does for many."""
-        first, *others = jobs
-        running = [self._makers.submit(job) for job in others]
-        try:
-            first()
-        finally:
-            wait(running)
-        for job in running:
-            job.result()
+        if made:
+            self._stock.make({result.session.id: _identity(result) for result in made})
 
     async def stop(
         self, session_id: str, *, at: str, clear_pending: bool = False, before: str | None = None
@@ -570,17 +551,16 @@ class EmbeddedStore:
         session_id = lease.session.id
         if self._leases.get(session_id) is not lease:
             raise LeaseLost(f"Session {session_id} has another owner, or none.")
-        path = self._files.log(session_id)
         head = self._head(session_id)
         try:
-            handle = self._handles.get(path)
-            size, inode = _size_and_inode(path)
+            handle = self._handles.get(head.path)
+            size, inode = _size_and_inode(head.path)
             if inode != head.inode:
-                raise FileNotFoundError(path)
+                raise FileNotFoundError(head.path)
         except (FileNotFoundError, NotADirectoryError):
             self._gone(session_id)
             raise LeaseLost(f"Session {session_id} was deleted.") from None
-        data = b"".join(lines)
+        data = lines[0] if len(lines) == 1 else b"".join(lines)
         try:
             if size > head.size:
                 # A failed write could not be taken back at the time.
@@ -631,6 +611,10 @@ class EmbeddedStore:
             self._unsynced_histories.discard(session_id)
             files.insert(0, (self._histories, self._files.history(session_id)))
         handles = []
+        with contextlib.suppress(FileNotFoundError):
+            if session_id in self._unsynced_identities:
+                self._unsynced_identities.discard(session_id)
+                handles.append(self._files.reader(session_id, SESSION))
         for cache, path in files:
             with contextlib.suppress(FileNotFoundError):
                 handles.append(os.dup(cache.get(path)))
@@ -714,16 +698,24 @@ class EmbeddedStore:
             length = min(length * 4, size - offset)
 
     async def _more(self, session_id: str, head: Head) -> None:
-        """Wait until the log grows, looking now and then whether it was removed by hand."""
+        """Wait until the log grows, or is gone."""
         waiter = self._loop.create_future()
         head.waiters.add(waiter)
+        if not head.watched:
+            head.watched = True
+            self._loop.call_later(_LOOK_SECONDS, self._look, session_id, head)
         try:
-            while not waiter.done():
-                await asyncio.wait([waiter], timeout=1.0)
-                if not waiter.done() and not self._files.exists(session_id):
-                    self.session(session_id)
+            await waiter
         finally:
             head.waiters.discard(waiter)
+
+    def _look(self, session_id: str, head: Head) -> None:
+        """Look now and then whether a log that is followed was removed by hand."""
+        head.watched = bool(head.waiters) and not self._closed
+        if head.watched:
+            if not self._files.exists(session_id):
+                self.session(session_id)
+            self._loop.call_later(_LOOK_SECONDS, self._look, session_id, head)
 
     def _head(self, session_id: str) -> Head:
         head = self._heads.get(session_id)
@@ -745,7 +737,8 @@ class EmbeddedStore:
         head.wake()
 
     def _new_head(self, session_id: str) -> Head:
-        return Head(*_size_and_inode(self._files.log(session_id)))
+        path = str(self._files.log(session_id))
+        return Head(path, *_size_and_inode(path))
 
     # History, blobs, cursors, values
 
@@ -872,15 +865,29 @@ def _boot_id() -> str:
         return "unknown"
 
 
+def _open_files() -> int:
+    """Return how many logs may be kept open: a quarter of what the process may have."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(64, min(2048, soft // 4)) if soft != resource.RLIM_INFINITY else 2048
+
+
 def _retrieve(task: asyncio.Task[None]) -> None:
     """Whoever waits gets the error; when nobody does any more, it must not be reported as lost."""
     if not task.cancelled():
         task.exception()
 
 
-def _size_and_inode(path: Path) -> tuple[int, int]:
-    status = path.stat()
+def _size_and_inode(path: str) -> tuple[int, int]:
+    status = os.stat(path)
     return status.st_size, status.st_ino
+
+
+def _identity(made: AcceptResult) -> dict[str, Any]:
+    """Return what ``session.json`` says of a new session."""
+    wire = made.session.to_wire()
+    if not made.rotating:
+        wire |= {"continuationToken": made.token, "tokenRotates": False}
+    return wire
 
 
 def _line(session: SessionRecord) -> bytes:

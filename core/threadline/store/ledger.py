@@ -10,7 +10,7 @@ import base64
 import hashlib
 import hmac
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +107,7 @@ class Ledger:
         self.sql = connection
         self.secret = secret
         self.boot = boot
+        self.new_session: Callable[[], str] = lambda: new_id("ses")
 
     def create(self) -> None:
         """Make the tables that are missing."""
@@ -238,7 +239,7 @@ class Ledger:
 
     def _create(self, request: AcceptRequest) -> SessionRecord:
         session = SessionRecord(
-            id=new_id("ses"),
+            id=self.new_session(),
             channel=request.channel,
             mode=request.mode,
             owner=request.owner,

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,11 @@ _TAIL = 64 * 1024
 class Head:
     """What this process knows of a log: where its whole lines end, and who waits for more."""
 
+    path: str
     size: int
     inode: int
     deleted: bool = False
+    watched: bool = False
     waiters: set[asyncio.Future[None]] = field(default_factory=set)
 
     def wake(self) -> None:
@@ -46,25 +48,27 @@ class Handles:
     """A bounded cache of open append handles; the least recently used are closed first."""
 
     def __init__(self, limit: int = 256) -> None:
-        self._open: OrderedDict[Path, int] = OrderedDict()
+        # Keyed by text: a Path takes longer to hash than a line takes to write.
+        self._open: OrderedDict[str, int] = OrderedDict()
         self._limit = limit
 
-    def get(self, path: Path) -> int:
+    def get(self, path: Path | str) -> int:
         """Return an open handle for appending to an existing file, or a new one."""
-        handle = self._open.get(path)
+        name = str(path)
+        handle = self._open.get(name)
         if handle is not None:
-            self._open.move_to_end(path)
+            self._open.move_to_end(name)
             return handle
         flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        handle = os.open(path, flags)
-        self._open[path] = handle
+        handle = os.open(name, flags)
+        self._open[name] = handle
         if len(self._open) > self._limit:
             os.close(self._open.popitem(last=False)[1])
         return handle
 
     def drop(self, path: Path) -> None:
         """Close one handle."""
-        handle = self._open.pop(path, None)
+        handle = self._open.pop(str(path), None)
         if handle is not None:
             os.close(handle)
 
@@ -102,26 +106,44 @@ class Files:
         folder = self.session(session_id)
         return not folder.is_symlink() and (folder / SESSION).is_file()
 
-    def make_session(self, session_id: str, wire: dict[str, Any], *, workspace: bool) -> None:
+    def make_session(
+        self, session_id: str, wire: Mapping[str, Any] | None, *, workspace: bool
+    ) -> None:
         """Make a session's folder and files; nothing of it is synced yet."""
         folder = self.session(session_id)
+        identity = b"" if wire is None else _identity(wire)
         self.disk.make_dir(folder)
         self.disk.create(folder / EVENTS, b"", sync=False)
-        self.disk.create(folder / SESSION, orjson.dumps(wire, default=str) + b"\n", sync=False)
+        self.disk.create(folder / SESSION, identity, sync=False)
         # Made here, a file costs nothing: later it would wait for the commits of other sessions.
         self.disk.create(self.history(session_id), b"", sync=False)
         if workspace:
             self.disk.make_dir(folder / WORKSPACE)
 
+    def name_session(self, session_id: str, wire: Mapping[str, Any]) -> bool:
+        """Write the identity of a session whose folder waits for it; False when that is gone.
+
+        It is not synced: the ledger has it too, and the session's first sync takes it along.
+        """
+        flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            handle = os.open(self.session(session_id) / SESSION, flags)
+        except FileNotFoundError:
+            return False
+        try:
+            self.disk.append(handle, _identity(wire))
+        finally:
+            os.close(handle)
+        return self.log(session_id).is_file()
+
     def sync_session(self, session_id: str) -> None:
         """Sync a new session's identity and its folder."""
-        folder = self.session(session_id)
-        handle = os.open(folder / SESSION, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        handle = self.reader(session_id, SESSION)
         try:
             self.disk.sync(handle)
         finally:
             os.close(handle)
-        self.disk.sync_dir(folder)
+        self.disk.sync_dir(self.session(session_id))
 
     def remove_session(self, session_id: str) -> None:
         """Remove everything that belongs to a session; the folder goes last, as it tells of it."""
@@ -140,9 +162,10 @@ class Files:
             return None
         return wire if isinstance(wire, dict) else None
 
-    def reader(self, session_id: str) -> int:
-        """Open a log for reading."""
-        return os.open(self.log(session_id), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    def reader(self, session_id: str, name: str = EVENTS) -> int:
+        """Open a log, or another file of a session, for reading."""
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(self.session(session_id) / name, flags)
 
     def mend(
         self, path: Path, *, whole: bool, rewrite: bool = False
@@ -234,6 +257,10 @@ class Files:
                     Checkpoint(record["turnId"], record["messages"], record.get("nudges", []))
                 )
         return found
+
+
+def _identity(wire: Mapping[str, Any]) -> bytes:
+    return orjson.dumps(wire, default=str) + b"\n"
 
 
 def reading(handle: int) -> Callable[[int, int], bytes]:

@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
 from tests.host.serving import Gate, Served, agent, serve, until
+
 from threadline.testing.laws import check_laws
 
 if TYPE_CHECKING:
@@ -198,9 +198,9 @@ async def test_the_list_is_the_callers_own_newest_first(served: Served) -> None:
     assert (await served.ask("GET", "/v1/sessions", user="cat"))[1] == {"sessions": []}
 
 
-@pytest.mark.parametrize("limit", ["0", "-1", "x", "1001", ""])
-async def test_the_lists_limit_is_checked(served: Served, limit: str) -> None:
-    assert (await served.ask("GET", f"/v1/sessions?limit={limit}"))[0] == 400
+async def test_the_lists_limit_is_checked(served: Served) -> None:
+    for limit in ("0", "-1", "x", "1001", ""):
+        assert (await served.ask("GET", f"/v1/sessions?limit={limit}"))[0] == 400
 
 
 async def test_cost_lists_the_turns(served: Served) -> None:

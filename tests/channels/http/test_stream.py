@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
-
 from tests.host.serving import Gate, Served, agent, serve, until
+
 from threadline import Accepted, Channel
 from threadline.channel.context import RouteContext
 from threadline.harness.scripted import Scripted
@@ -143,25 +143,24 @@ async def test_heartbeats_are_sent_and_not_stored(
     assert not log.startswith(b"\n")
 
 
-@pytest.mark.parametrize("start", ["-1", "x", "1.5", "1.0", "+1", "%201", "1e3", "", "٣", "0x1"])
-@pytest.mark.parametrize("tail", ["stream", "events", "events?format=json"])
-async def test_a_bad_start_index(served: Served, start: str, tail: str) -> None:
+async def test_a_bad_start_index(served: Served) -> None:
     first = await served.start()
-    mark = "&" if "?" in tail else "?"
-    path = f"/v1/session/{first['sessionId']}/{tail}{mark}startIndex={start}"
-    status, answer = await served.ask("GET", path)
-    assert (status, answer["error"]) == (400, "invalid_request")
+    for start in ("-1", "x", "1.5", "1.0", "+1", "%201", "1e3", "", "٣", "0x1", "9" * 5000):
+        for tail in ("stream?", "events?", "events?format=json&"):
+            path = f"/v1/session/{first['sessionId']}/{tail}startIndex={start}"
+            status, answer = await served.ask("GET", path)
+            assert (status, answer["error"]) == (400, "invalid_request"), start
 
 
-@pytest.mark.parametrize("tail", ["stream?", "events?", "events?format=json&"])
-async def test_beyond_the_next_index(served: Served, tail: str) -> None:
+async def test_beyond_the_next_index(served: Served) -> None:
     first = await served.start()
     events = await served.rest(first["sessionId"])
-    path = f"/v1/session/{first['sessionId']}/{tail}startIndex="
-    for beyond in (len(events) + 1, 10**12, 10**30):
-        status, answer = await served.ask("GET", path + str(beyond))
-        assert (status, answer["error"]) == (409, "index_out_of_range")
-        assert answer["nextIndex"] == len(events)
+    for tail in ("stream?", "events?", "events?format=json&"):
+        path = f"/v1/session/{first['sessionId']}/{tail}startIndex="
+        for beyond in (len(events) + 1, 10**12, 10**30):
+            status, answer = await served.ask("GET", path + str(beyond))
+            assert (status, answer["error"]) == (409, "index_out_of_range")
+            assert answer["nextIndex"] == len(events)
 
 
 async def test_the_next_index_itself_follows(served: Served) -> None:
@@ -202,16 +201,31 @@ async def test_a_failed_tasks_stream_ends_too(served: Served) -> None:
 
 
 async def test_resuming_has_no_gap_and_no_double(served: Served) -> None:
-    first = await served.start("count 4000")
+    first = await served.start("count 2000")
     session, chance = first["sessionId"], random.Random(7)
     got: list[dict[str, Any]] = []
     cuts = 0
     while not got or got[-1]["type"] != "session.waiting":
-        got += await _cut_stream(served, session, len(got), chance.randrange(1, 4_000))
+        got += await _cut_stream(served, session, len(got), chance.randrange(1, 1_500))
         cuts += 1
     assert got == await served.events(session)
     assert [e["index"] for e in got] == list(range(len(got)))
-    assert cuts > 10
+    assert cuts > 20
+
+
+async def test_a_cut_may_span_a_restart(tmp_path: Path) -> None:
+    async with serve(tmp_path, agent()) as served:
+        first = await served.start("count 100")
+        await served.rest(first["sessionId"])
+        got = await _cut_stream(served, first["sessionId"], 0, 900)
+    async with serve(tmp_path, agent()) as served:
+        assert (await served.follow_up(first, "more"))[0] == 200
+        async with Opened(served, first["sessionId"], f"?startIndex={len(got)}") as reader:
+            await reader.read_to("session.waiting")
+            got += await reader.read_to("session.waiting")
+        events = await served.rest(first["sessionId"], 2)
+        assert [e["index"] for e in got] == list(range(len(got)))
+        assert events[: len(got)] == got
 
 
 async def _cut_stream(served: Served, session: str, start: int, size: int) -> list[dict[str, Any]]:
@@ -325,9 +339,7 @@ async def big(turn: Turn) -> str:
     return "done"
 
 
-async def test_a_stalled_reader_is_cut_off(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_stalled_reader_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "STALL_SECONDS", 0.3)
     written: list[int] = []
     real = streams._Writer._send
