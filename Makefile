@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
-PIP = $(BIN)/pip install --disable-pip-version-check --quiet
+PIP = $(BIN)/pip install --disable-pip-version-check -qq
 STAMP = $(VENV)/.installed
 STAMP_DEV = $(VENV)/.installed-dev
 STAMP_REAL = $(VENV)/.installed-real
