@@ -19,6 +19,7 @@ from threadline import (
     TurnFailed,
 )
 from threadline.channel.context import Context, RouteContext
+from threadline.testing.laws import check_laws
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,6 +69,22 @@ async def test_handlers_run_in_order_once_each(tmp_path: Path, desk: Desk) -> No
         ] * 10
         indices = [index for _, index in desk.heard]
         assert indices == sorted(set(indices))
+
+
+async def test_many_at_once_are_one_session(tmp_path: Path, desk: Desk) -> None:
+    async with serve(tmp_path, agent(channels={"desk": desk.channel})) as served:
+        answers = await asyncio.gather(*(desk.tell(served, f"n{n}") for n in range(20)))
+        (session,) = {answer["sessionId"] for answer in answers}
+        assert "started" in {answer["admitted"] for answer in answers}
+
+        async def all_prompted() -> bool:
+            events = await served.events(session)
+            ids = [i for e in events for i in e["data"].get("deliveryIds", [])]
+            return len(ids) == 20 and events[-1]["type"] == "session.waiting"
+
+        await until(all_prompted)
+        log = (served.state / "sessions" / session / "events.ndjson").read_bytes()
+        check_laws(log, [answer["deliveryId"] for answer in answers])
 
 
 async def test_only_its_own_sessions_are_heard(tmp_path: Path, desk: Desk) -> None:

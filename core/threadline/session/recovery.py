@@ -78,8 +78,8 @@ def recover(state: State, facts: Facts) -> Plan:
     pending = [d for d in facts.pending if d.delivery_id not in state.outcomes]
     pending = _append_confirmed_nudges(state, facts, plan, pending)
     ended = _close(state, facts, plan, pending) if state.turn is not None else state.last
-    pending = _clear(facts, plan, pending)
     pending = _stop_waiting(state, facts, plan, pending)
+    pending = _clear(facts, plan, pending)
     plan.stops_done.extend(facts.stops)
     if ended is not None and ended.wants_resume and state.status not in _ENDED:
         plan.resume = _resume(ended, facts, pending)
@@ -266,7 +266,8 @@ def _rest(facts: Facts, ended: EndedTurn | None) -> list[Planned]:
     if facts.session.mode == "chat":
         return [Planned("session.waiting", {})]
     if ended is None:
-        return []
+        message = "The host stopped before the task began, and its message is lost."
+        return [Planned("session.failed", {"error": {"code": "interrupted", "message": message}})]
     if ended.status == "completed":
         return [Planned("session.completed", {"result": ended.result})]
     error = {"code": ended.code or "failed", "message": ended.message}

@@ -430,17 +430,22 @@ class EmbeddedStore:
         """Remove a session durably and tell the listener."""
         if self.session(session_id) is None:
             return False
-        now = iso(self._clock.now())
         await self._writer.run(
-            lambda: self._ledger.forget(session_id, now), lambda _: self._dismiss(session_id)
+            lambda: self._forget(session_id), lambda _: self._dismiss(session_id)
         )
         await asyncio.to_thread(self._files.remove_session, session_id)
         return True
 
+    def _forget(self, session_id: str) -> None:
+        """Forget a session in the ledger, where what its log said last must not become cleared."""
+        outcomes = self._outcomes.pop(session_id, [])
+        if outcomes:
+            self._ledger.settle(session_id, outcomes)
+        self._ledger.forget(session_id, iso(self._clock.now()))
+
     def _gone(self, session_id: str) -> None:
         """A session's folder was removed by hand: let everything of it go."""
-        now = iso(self._clock.now())
-        self._later(lambda: self._ledger.forget(session_id, now))
+        self._later(lambda: self._forget(session_id))
         self._dismiss(session_id)
         self._files.remove_session(session_id)
 

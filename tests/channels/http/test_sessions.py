@@ -244,6 +244,23 @@ async def test_a_deleted_session_is_gone(served: Served) -> None:
     assert (await served.ask("GET", "/v1/deliveries/d"))[1]["state"] == "prompted"
 
 
+async def test_what_the_log_said_outlives_a_deleted_session(tmp_path: Path, gate: Gate) -> None:
+    async with serve(tmp_path, agent(gate)) as served:
+        for number in range(3):
+            first = await served.start("work", deliveryId=f"prompted {number}")
+            await gate.held()
+            body = {"admission": "coalesce", "deliveryId": f"waiting {number}"}
+            await served.follow_up(first, "x", **body)
+            await served.ask("DELETE", f"/v1/session/{first['sessionId']}")
+            await until(lambda: not gate.waiting)
+    async with serve(tmp_path, agent(gate)) as served:
+        for number in range(3):
+            for state in ("prompted", "waiting"):
+                path = f"/v1/deliveries/{state}%20{number}"
+                expected = "cleared" if state == "waiting" else state
+                assert (await served.ask("GET", path))[1]["state"] == expected
+
+
 async def test_a_folder_removed_by_hand_ends_everything(served: Served, gate: Gate) -> None:
     import shutil
 
