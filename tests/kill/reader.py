@@ -56,7 +56,9 @@ class Reader:
                 query = {}
             with contextlib.suppress(aiohttp.ClientError, ConnectionError):
                 async with self._http.get(path, params=query, headers=headers) as answer:
-                    if answer.status != 200:
+                    if answer.status == 503:
+                        pass
+                    elif answer.status != 200:
                         body = await answer.text()
                         self._wrong(f"{answer.status} from index {self.last + 1}: {body}")
                     else:

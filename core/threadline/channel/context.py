@@ -16,14 +16,23 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from threadline.channel.outbox import Post
 from threadline.errors import Forbidden, NotFound
 from threadline.principal import Principal
 from threadline.session.access import Action
-from threadline.store.base import Admission, DeliveryRecord, Mode, SessionRecord
+from threadline.store.base import (
+    Admission,
+    DeliveryRecord,
+    Mode,
+    OutboundRecord,
+    SessionRecord,
+)
 
 if TYPE_CHECKING:
+    from threadline.channel.outbox import Target
     from threadline.channel.runtime import ChannelRuntime
     from threadline.session.admission import Admitted
+    from threadline.events import Event
     from threadline.session.core import Fate
 
 __all__ = [
@@ -365,9 +374,46 @@ class RouteContext(Context):
 class EventContext(Context):
     """What an event handler is given; ``session`` is the one that the event belongs to."""
 
-    def __init__(self, runtime: ChannelRuntime, session: Session) -> None:
+    def __init__(
+        self,
+        runtime: ChannelRuntime,
+        session: Session,
+        event: Event[Any] | None = None,
+        identity: str = "",
+    ) -> None:
         super().__init__(runtime, session.record.owner)
         self.session_record = session
+        self.event = event
+        self._identity = identity
+
+    async def post(
+        self,
+        target: Target,
+        text: str,
+        *,
+        key: str = "",
+        metadata: Mapping[str, Any] | None = None,
+    ) -> OutboundRecord:
+        """Post at an outside target, visible once however often this handler runs.
+
+        An intent is durable before the call, a receipt after it; transient errors are retried with
+        backoff for 15 minutes. ``key`` names the post within the session; by default it is the
+        event, and the answer of a turn for a final message, so that a turn which was interrupted
+        after its answer edits it instead of giving another. The record that comes back has ``ref``,
+        or ``failure`` when it was given up.
+        """
+        session_id = self.session_record.id
+        post_id = f"{session_id}/{self.channel}/{key or self._identity}"
+        turn_id = self.event.turn_id if self.event is not None else None
+        post = Post(post_id, session_id, turn_id, text, metadata or {})
+        return await self._runtime.outbox.post(post, target)
+
+    async def progress(self, target: Target, call: Callable[[], Awaitable[Any]]) -> bool:
+        """Make a call that shows progress, when nothing more important needs the target now.
+
+        Best effort: it waits for no limit and is not retried. False says that it was left out.
+        """
+        return await self._runtime.outbox.progress(target, call)
 
     def session(self, token_or_id: str | None = None, *, action: Action = "read") -> Session | None:
         """Return the event's session, or another one of this channel."""

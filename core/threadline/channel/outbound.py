@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from threadline import ndjson
 from threadline.channel.context import EventContext, Session, closing
+from threadline.channel.progress import PROGRESS, latest
 from threadline.channel.runtime import ChannelRuntime
 from threadline.events import parse_event
 from threadline.session.core import SessionCore
@@ -26,9 +27,10 @@ __all__ = ["Dispatcher"]
 
 log = structlog.get_logger("threadline.channel")
 
-HANDLER_SECONDS = 900.0
+HANDLER_SECONDS = 1200.0
+PROGRESS_SECONDS = 10.0
 _REMEMBERED = 50_000
-_PROGRESS = frozenset({"message.appended", "reasoning.appended"})
+_COMPLETED = frozenset(ends for _, ends in PROGRESS.values())
 
 
 class Dispatcher:
@@ -86,13 +88,16 @@ class Dispatcher:
         runtime = self._runtimes[session.channel]
         store = self._core.store
         cursor = self._cursor(session)
+        texts: dict[str, str] = {}
         try:
             while session.id in self._dirty:
                 self._dirty.discard(session.id)
                 async with closing(store.read(session.id, cursor)) as chunks:
                     async for chunk in chunks:
-                        for line in chunk.split(b"\n")[:-1]:
-                            cursor = await self._handle(runtime, session, line, cursor)
+                        wanted, end = _wanted(runtime, chunk, cursor)
+                        for event in latest(wanted, texts):
+                            await self._handle(runtime, session, event)
+                        cursor = end
                         self._move(session, cursor)
         finally:
             self._workers.pop(session.id, None)
@@ -112,20 +117,17 @@ class Dispatcher:
         self._core.store.set_cursor(session.id, session.channel, cursor)
 
     async def _handle(
-        self, runtime: ChannelRuntime, session: SessionRecord, line: bytes, cursor: int
-    ) -> int:
-        """Run the handlers of one event; return the next index."""
-        event = ndjson.parse(line)
-        if event is None or (index := int(event["index"])) < cursor:
-            return cursor
-        handlers = runtime.channel.events.get(event["type"], ())
-        if handlers:
-            if event["type"] not in _PROGRESS:
-                # What a handler says to the world must not be lost again by a power cut.
-                await self._core.synced(session.id)
-            await self._call(runtime, session, event, handlers)
-            self._move(session, index + 1)
-        return index + 1
+        self, runtime: ChannelRuntime, session: SessionRecord, event: dict[str, Any]
+    ) -> None:
+        """Run the handlers of one event."""
+        handlers = runtime.channel.events.get(event["type"])
+        if not handlers:
+            return
+        if event["type"] not in PROGRESS:
+            # What a handler says to the world must not be lost again by a power cut.
+            await self._core.synced(session.id)
+        await self._call(runtime, session, event, handlers)
+        self._move(session, int(event["index"]) + 1)
 
     async def _call(
         self,
@@ -139,9 +141,19 @@ class Dispatcher:
         except ValidationError as error:
             self._failed(event, "the stored event has another shape", error)
             return
-        context = EventContext(runtime, Session(session, runtime))
+        identity = await self._identity(session, event)
+        context = EventContext(runtime, Session(session, runtime), parsed, identity)
         for handler in handlers:
             await self._run(handler, parsed, context, event)
+
+    async def _identity(self, session: SessionRecord, event: Mapping[str, Any]) -> str:
+        """Name what a handler posts: a final answer belongs to the turn that was first asked."""
+        turn_id = event.get("turnId")
+        final = event["type"] == "message.completed" and event["data"]["finishReason"] == "stop"
+        if not final or turn_id is None:
+            return str(event["index"])
+        origins = await self._core.origins(session.id)
+        return f"answer/{origins.get(turn_id, turn_id)}"
 
     async def _run(
         self, handler: Any, parsed: Any, context: EventContext, event: Mapping[str, Any]
@@ -149,7 +161,8 @@ class Dispatcher:
         """A handler that raises, or hangs, never breaks the turn, nor the handlers behind it."""
         try:
             with span("threadline.handler", type=event["type"], session=event["sessionId"]):
-                async with asyncio.timeout(HANDLER_SECONDS):
+                seconds = PROGRESS_SECONDS if event["type"] in PROGRESS else HANDLER_SECONDS
+                async with asyncio.timeout(seconds):
                     await handler(parsed, context)
         except asyncio.CancelledError:
             if (task := asyncio.current_task()) is not None and task.cancelling():
@@ -167,3 +180,16 @@ class Dispatcher:
             error=said,
             exc_info=error,
         )
+
+
+def _wanted(runtime: ChannelRuntime, chunk: bytes, cursor: int) -> tuple[list[dict[str, Any]], int]:
+    """Return the events of a chunk that handlers want, and the index behind the chunk."""
+    wanted = []
+    for line in chunk.split(b"\n")[:-1]:
+        event = ndjson.parse(line)
+        if event is None or int(event["index"]) < cursor:
+            continue
+        cursor = int(event["index"]) + 1
+        if event["type"] in runtime.channel.events or event["type"] in _COMPLETED:
+            wanted.append(event)
+    return wanted, cursor

@@ -13,6 +13,8 @@ import structlog
 
 from threadline.channel.channel import Channel
 from threadline.channel.context import Delivery, Session
+from threadline.channel.limiter import Limiter
+from threadline.channel.outbox import Outbox
 from threadline.clock import iso
 from threadline.errors import InvalidRequest, UnsupportedOption
 from threadline.ids import is_delivery_id, is_session_id, new_id
@@ -37,6 +39,7 @@ class ChannelRuntime:
         *,
         agent: str,
         slug: str = "",
+        limiter: Limiter | None = None,
         url: Callable[[str], str] = lambda path: path,
     ) -> None:
         self.channel = channel
@@ -48,6 +51,14 @@ class ChannelRuntime:
             agent=slug or agent, channel=channel.id
         )
         self.own_principal = channel_principal(channel.id)
+        clock = core.services.clock
+        self.outbox = Outbox(
+            core.store,
+            clock,
+            limiter or Limiter(clock),
+            channel=channel.id,
+            stamp=core.services.stamp,
+        )
         self._deferred: set[asyncio.Future[Any]] = set()
 
     async def send(

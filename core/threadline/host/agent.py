@@ -15,6 +15,7 @@ from threadline.agent.config import Agent
 from threadline.channel.auth import AuthRequest, Policy, local_dev_strict
 from threadline.channel.channel import Channel
 from threadline.channel.context import Context
+from threadline.channel.limiter import Limiter
 from threadline.channel.outbound import Dispatcher
 from threadline.channel.runtime import ChannelRuntime
 from threadline.clock import Clock, SystemClock
@@ -84,9 +85,10 @@ class AgentRuntime:
         self.dispatcher = Dispatcher(self.core)
         self.url = url
         self.dev = dev
+        limiter = Limiter(clock)
         self.runtimes = {
             channel.id: ChannelRuntime(
-                channel, self.core, agent=project.name, slug=project.slug, url=url
+                channel, self.core, agent=project.name, slug=project.slug, limiter=limiter, url=url
             )
             for channel in self._channels(chain)
         }

@@ -193,12 +193,25 @@ class AgentRoutes:
         delivery_id, store = ctx.params["deliveryId"], self.agent.store
         # The caller's own are shown also when their session was deleted meanwhile.
         for delivery in store.delivery(delivery_id, owner=ctx.principal.key):
-            return _delivery_wire(delivery)
+            return _delivery_wire(delivery) | {"outbound": await self._outbound(delivery)}
         for delivery in store.delivery(delivery_id):
             with contextlib.suppress(NotFound, Forbidden):
                 await ctx.reach(delivery.session_id)
-                return _delivery_wire(delivery)
+                return _delivery_wire(delivery) | {"outbound": await self._outbound(delivery)}
         raise NotFound(f"There is no delivery {delivery_id[:200]!r} in your sessions.")
+
+    async def _outbound(self, delivery: DeliveryRecord) -> list[dict[str, Any]]:
+        """Return what the channel posted in the turn that carries the delivery, and its resumptions."""
+        posts = self.agent.store.outbound(delivery.session_id)
+        if delivery.turn_id is None or not posts:
+            return []
+        origins = await self.agent.core.origins(delivery.session_id)
+        origin = origins.get(delivery.turn_id, delivery.turn_id)
+        return [
+            post.to_wire()
+            for post in posts
+            if post.turn_id is not None and origins.get(post.turn_id, post.turn_id) == origin
+        ]
 
     async def blob(self, ctx: RouteContext) -> Reply:
         """Return a tool output that was too large for its event, as it is."""
@@ -222,7 +235,6 @@ def _delivery_wire(delivery: DeliveryRecord) -> dict[str, Any]:
         "state": delivery.state,
         "admission": delivery.admission,
         "at": delivery.at,
-        "outbound": [],
     }
     if delivery.event_index is not None:
         wire["eventIndex"] = delivery.event_index

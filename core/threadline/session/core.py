@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 import orjson
 import structlog
 
+from threadline import ndjson
 from threadline.clock import Clock, SystemClock, iso
 from threadline.errors import (
     Draining,
@@ -453,6 +454,17 @@ class SessionCore:
             for line in chunk.split(b"\n"):
                 if line:
                     yield orjson.loads(line)
+
+    async def origins(self, session_id: str) -> dict[str, str]:
+        """Return, for each turn that resumes another, the first turn of its chain."""
+        origins: dict[str, str] = {}
+        async for chunk in self.store.read(session_id):
+            for line in chunk.split(b"\n") if b'"resumes":' in chunk else ():
+                event = ndjson.parse(line) if b'"resumes":' in line else None
+                if event is not None and event["type"] == "turn.started":
+                    before = str(event["data"].get("resumes"))
+                    origins[str(event.get("turnId"))] = origins.get(before, before)
+        return origins
 
     async def fate(self, delivery: DeliveryRecord, *, settled: bool) -> Fate:
         """Wait for a delivery's outcome, or (``settled``) for the end of the turn that has it."""

@@ -30,6 +30,7 @@ __all__ = [
     "InboxItem",
     "Lease",
     "Mode",
+    "OutboundRecord",
     "Outcome",
     "SessionDeleted",
     "SessionRecord",
@@ -178,6 +179,38 @@ class Outcome:
     state: DeliveryState
     event_index: int
     turn_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutboundRecord:
+    """One post to an outside API: an intent at ``at``, settled by ``ref`` or ``failure``.
+
+    ``digest`` is of the text that was posted last.
+    An intent that is not settled may have been sent: it is looked up before it is sent again.
+    """
+
+    post_id: str
+    session_id: str
+    channel: str
+    turn_id: str | None
+    at: str
+    ref: str | None = None
+    failure: str | None = None
+    settled_at: str | None = None
+    digest: str | None = None
+
+    @property
+    def settled(self) -> bool:
+        """True when there is a receipt or a final failure."""
+        return self.settled_at is not None
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return ``{channel, ref, at}``, ``{channel, failure, at}`` or ``{channel, intentAt}``."""
+        if self.failure is not None:
+            return {"channel": self.channel, "failure": self.failure, "at": self.settled_at}
+        if self.ref is not None:
+            return {"channel": self.channel, "ref": self.ref, "at": self.settled_at}
+        return {"channel": self.channel, "intentAt": self.at}
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,6 +384,15 @@ class Store(Protocol):
 
     def set_cursor(self, session_id: str, subscriber: str, next_index: int) -> None:
         """Move a cursor; need not be durable at once."""
+
+    async def intent(self, record: OutboundRecord) -> tuple[OutboundRecord, bool]:
+        """Keep an intent durably before the first call; return what is kept, and whether it is new."""
+
+    async def receipt(self, record: OutboundRecord) -> None:
+        """Keep what came of an intent durably."""
+
+    def outbound(self, session_id: str, turn_id: str | None = None) -> list[OutboundRecord]:
+        """Return the posts of a session, or of one of its turns, oldest first."""
 
     async def kv_get(self, key: str) -> Any:
         """Return a kept JSON value, or None."""

@@ -43,6 +43,7 @@ from threadline.store.base import (
     DeliveryRecord,
     InboxItem,
     Lease,
+    OutboundRecord,
     Outcome,
     SessionDeleted,
     SessionRecord,
@@ -835,6 +836,21 @@ class EmbeddedStore:
     def set_cursor(self, session_id: str, subscriber: str, next_index: int) -> None:
         """Move a subscriber's place soon."""
         self._later(lambda: self._ledger.set_cursor(session_id, subscriber, next_index))
+
+    async def intent(self, record: OutboundRecord) -> tuple[OutboundRecord, bool]:
+        """Keep an intent durably."""
+        kept: tuple[OutboundRecord, bool] = await self._writer.run(
+            lambda: self._ledger.intent(record), lambda _: None
+        )
+        return kept
+
+    async def receipt(self, record: OutboundRecord) -> None:
+        """Keep what came of an intent durably."""
+        await self._writer.run(lambda: self._ledger.receipt(record), lambda _: None)
+
+    def outbound(self, session_id: str, turn_id: str | None = None) -> list[OutboundRecord]:
+        """Return the posts of a session, or of one of its turns."""
+        return self._reads.outbound(session_id, turn_id)
 
     async def kv_get(self, key: str) -> Any:
         """Return a kept value, or None."""

@@ -29,6 +29,7 @@ from threadline.store.base import (
     AcceptRequest,
     AcceptResult,
     DeliveryRecord,
+    OutboundRecord,
     Outcome,
     SessionRecord,
     StopRecord,
@@ -72,10 +73,16 @@ CREATE TABLE IF NOT EXISTS cursors (
   session_id TEXT NOT NULL, subscriber TEXT NOT NULL, next_index INTEGER NOT NULL,
   PRIMARY KEY (session_id, subscriber)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS outbound (
+  post_id TEXT PRIMARY KEY, session_id TEXT NOT NULL, channel TEXT NOT NULL, turn_id TEXT,
+  at TEXT NOT NULL, ref TEXT, failure TEXT, settled_at TEXT, digest TEXT
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS outbound_by_session ON outbound (session_id, turn_id);
 CREATE TABLE IF NOT EXISTS kv (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 """
 
 _ADOPTED = b"adopted"
+_OUTBOUND = "post_id, session_id, channel, turn_id, at, ref, failure, settled_at, digest"
 _DELIVERY = (
     "seq, delivery_id, session_id, channel, text, admission, at, body, state, event_index, turn_id"
 )
@@ -360,9 +367,7 @@ class Ledger:
             " VALUES (?, ?, ?, ?, ?)",
             (session_id, after, at, int(clear_pending), before),
         )
-        self.sql.execute(
-            "UPDATE sessions SET open_boot = ? WHERE id = ?", (self.boot, session_id)
-        )
+        self.sql.execute("UPDATE sessions SET open_boot = ? WHERE id = ?", (self.boot, session_id))
         return StopRecord(cursor.lastrowid or 0, session_id, after, at, clear_pending, before)
 
     def stop_done(self, seq: int) -> None:
@@ -452,6 +457,7 @@ class Ledger:
         self.sql.execute("DELETE FROM tokens WHERE session_id = ?", (session_id,))
         self.sql.execute("DELETE FROM cursors WHERE session_id = ?", (session_id,))
         self.sql.execute("DELETE FROM stops WHERE session_id = ?", (session_id,))
+        self.sql.execute("DELETE FROM outbound WHERE session_id = ?", (session_id,))
         self.sql.execute(
             "UPDATE sessions SET deleted_at = ?, open_boot = NULL, mark_state = NULL WHERE id = ?",
             (at, session_id),
@@ -587,6 +593,35 @@ class Ledger:
             return None
         return Watermark(row[0], row[1], row[2], orjson.loads(row[3]))
 
+    def intent(self, record: OutboundRecord) -> tuple[OutboundRecord, bool]:
+        """Keep an intent; return what is kept, and whether it is new."""
+        added = self.sql.execute(
+            "INSERT OR IGNORE INTO outbound (post_id, session_id, channel, turn_id, at)"
+            " VALUES (?, ?, ?, ?, ?)",
+            (record.post_id, record.session_id, record.channel, record.turn_id, record.at),
+        ).rowcount
+        row = self.sql.execute(
+            f"SELECT {_OUTBOUND} FROM outbound WHERE post_id = ?", (record.post_id,)
+        ).fetchone()
+        return OutboundRecord(*row), added > 0
+
+    def receipt(self, record: OutboundRecord) -> None:
+        """Keep what came of an intent."""
+        self.sql.execute(
+            "UPDATE outbound SET ref = ?, failure = ?, settled_at = ?, digest = ?"
+            " WHERE post_id = ?",
+            (record.ref, record.failure, record.settled_at, record.digest, record.post_id),
+        )
+
+    def outbound(self, session_id: str, turn_id: str | None) -> list[OutboundRecord]:
+        """Return the posts of a session, or of one of its turns."""
+        where = "session_id = ?" + ("" if turn_id is None else " AND turn_id = ?")
+        values = (session_id,) if turn_id is None else (session_id, turn_id)
+        rows = self.sql.execute(
+            f"SELECT {_OUTBOUND} FROM outbound WHERE {where} ORDER BY at, post_id", values
+        )
+        return [OutboundRecord(*row) for row in rows]
+
     def cursor(self, session_id: str, subscriber: str) -> int:
         """Return a subscriber's place."""
         row = self.sql.execute(
@@ -616,9 +651,7 @@ def _body(request: AcceptRequest) -> bytes:
         "attachments": [dict(item) for item in request.attachments],
         "metadata": dict(request.metadata),
         "cwd": request.cwd,
-        "files": {
-            path: base64.b64encode(data).decode() for path, data in request.files.items()
-        },
+        "files": {path: base64.b64encode(data).decode() for path, data in request.files.items()},
     }
     return orjson.dumps({key: value for key, value in body.items() if value}, default=str)
 

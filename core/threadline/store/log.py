@@ -167,9 +167,7 @@ class Files:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
         return os.open(self.session(session_id) / name, flags)
 
-    def mend(
-        self, path: Path, *, whole: bool, rewrite: bool = False
-    ) -> list[tuple[int, int]]:
+    def mend(self, path: Path, *, whole: bool, rewrite: bool = False) -> list[tuple[int, int]]:
         """Repair a log: its tail, or all of it. Return the places taken out of its middle.
 
         What is taken out of the middle stays beside the log in ``<name>.damaged``. ``rewrite``
