@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         RouteContext,
         Session,
     )
+    from threadline.channel.outbox import CanEdit, CanFind, Post, Target, TryAgain
     from threadline.errors import ThreadlineError
     from threadline.events import (
         AbAssigned,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
         parse_event,
     )
     from threadline.principal import Principal
+    from threadline.session.prepare import Prepared
 
 __all__ = [
     "AbAssigned",
@@ -70,6 +72,8 @@ __all__ = [
     "ApprovalRequested",
     "ApprovalResolved",
     "ArtifactTagged",
+    "CanEdit",
+    "CanFind",
     "Channel",
     "ChannelEventHandlers",
     "Context",
@@ -84,6 +88,8 @@ __all__ = [
     "MessageCompleted",
     "MessageReceived",
     "NudgeDelivered",
+    "Post",
+    "Prepared",
     "Principal",
     "ReasoningAppended",
     "ReasoningCompleted",
@@ -99,11 +105,13 @@ __all__ = [
     "StepStarted",
     "SubagentCalled",
     "SubagentCompleted",
+    "Target",
     "ThreadlineError",
     "Tool",
     "ToolContext",
     "ToolRetry",
     "TransientToolError",
+    "TryAgain",
     "TurnCompleted",
     "TurnFailed",
     "TurnQueued",
@@ -127,8 +135,10 @@ _HOME = {
         "RouteContext",
         "Session",
     ),
+    "channel.outbox": ("CanEdit", "CanFind", "Post", "Target", "TryAgain"),
     "errors": ("ThreadlineError",),
     "principal": ("Principal",),
+    "session.prepare": ("Prepared",),
 }
 _MODULES = {name: module for module, names in _HOME.items() for name in names}
 

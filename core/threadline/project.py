@@ -22,7 +22,6 @@ import traceback
 import types
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
-from importlib.metadata import EntryPoint, entry_points
 from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from threadline.agent.calls import Catalog
 from threadline.agent.config import Agent, is_channel_id
 from threadline.agent.tools import Tool, is_tool_name
+from threadline.channel.installed import channel_types
 from threadline.errors import ProjectError, ThreadlineError
 from threadline.ids import is_slug
 
@@ -127,11 +127,6 @@ class Project:
         """Forget the project's modules; call it when nothing of the project runs any more."""
         if self.package is not None:
             _forget(self.package)
-
-
-def channel_types() -> dict[str, EntryPoint]:
-    """Return the channel types that installed packages offer, by name, not yet imported."""
-    return {entry.name: entry for entry in entry_points(group="threadline.channels")}
 
 
 def find_projects(paths: Iterable[Path | str]) -> list[Path]:

@@ -12,7 +12,18 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Cli
 
 HEAVY = ("aiohttp", "asyncio", "pydantic", "pydantic_ai", "structlog", "orjson", "prompt_toolkit")
-COMMANDS = ("call", "chat", "dev", "info", "run", "serve", "trajectory", "validate", "version")
+COMMANDS = (
+    "call",
+    "chat",
+    "dev",
+    "info",
+    "init",
+    "run",
+    "serve",
+    "trajectory",
+    "validate",
+    "version",
+)
 SESSION = ("delete", "get", "list", "stop")
 
 

@@ -19,13 +19,15 @@ from threadline.channel.tokens import TokenFormat, any_string
 from threadline.events import EVENT_TYPES, Event
 from threadline.principal import Principal
 from threadline.session.access import Action, may
-from threadline.store.base import Admission, SessionRecord
+from threadline.session.prepare import Prepared
+from threadline.store.base import Admission, DeliveryRecord, SessionRecord
 
 __all__ = ["Channel", "ChannelEventHandlers", "Handler", "Method", "Route"]
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 Handler = Callable[[Event[Any], EventContext], Awaitable[None]]
+Prepare = Callable[[Context, DeliveryRecord], Awaitable[Prepared | None]]
 
 _E = Callable[[Event[ev.D], EventContext], Awaitable[None]]
 
@@ -138,7 +140,7 @@ class Channel:
     ``auth``: the chain of policies; None is ``[local_dev_strict()]``, ``[]`` admits nobody.
     ``admission``: what a ``send`` without one does to a busy session. ``owner``: ``"caller"``, or
     ``"channel"`` when many speak in one conversation. ``tokens``: their format. ``mount``: the path
-    prefix, by default ``/v1/channels/<id>``. ``id`` is set when the channel is mounted.
+    prefix, by default ``/v1/channels/<id>``. ``prepare``: fetches what belongs to a message. ``id`` is set when the channel is mounted.
     """
 
     def __init__(
@@ -151,12 +153,15 @@ class Channel:
         owner: Literal["caller", "channel"] = "caller",
         tokens: TokenFormat | None = None,
         mount: str | None = None,
+        prepare: Prepare | None = None,
     ) -> None:
         if admission not in ("preempt", "coalesce"):
             raise ValueError(f"admission must be 'preempt' or 'coalesce', not {admission!r}.")
         if owner not in ("caller", "channel"):
             raise ValueError(f"owner must be 'caller' or 'channel', not {owner!r}.")
         self.id = ""
+        if prepare is not None:
+            self.prepare = prepare
         self.auth: Sequence[Policy] = [local_dev_strict()] if auth is None else list(auth)
         self.admission: Admission = admission
         self.owner: Literal["caller", "channel"] = owner
@@ -168,6 +173,13 @@ class Channel:
             self._add(route)
         for type_, handler in (events or {}).items():
             self.on(type_)(typing.cast("Handler", handler))
+
+    prepare: Prepare | None = None
+    """Fetches what belongs to an accepted message before the model sees it; may be a method.
+
+    It gets the context and the message's record, runs after the message is durable and has 20
+    seconds; what it returns is recorded with the prompt.
+    """
 
     @property
     def prefix(self) -> str:

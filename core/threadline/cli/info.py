@@ -44,7 +44,10 @@ async def _look(target: Target) -> dict[str, Any]:
 
     place = target.place()
     assert place is not None
-    return await describe(load(place.project), place.state)
+    project = load(place.project)
+    # Looking at an installed channel type imports its package, which may print.
+    with output.kept_clean():
+        return await describe(project, place.state)
 
 
 def info_text(found: Mapping[str, Any]) -> str:
@@ -63,6 +66,8 @@ def info_text(found: Mapping[str, Any]) -> str:
     lines += _section("skills", [f"{s['name']}  {s['description']}" for s in found["skills"]])
     channels = [line for channel in found["channels"] for line in _channel(channel)]
     lines += _section("channels", channels)
+    types = [_channel_type(type_) for type_ in found.get("channelTypes", ())]
+    lines += _section("installed channel types", types)
     lines += _section("diagnostics", [str(line) for line in found["diagnostics"]])
     return "\n".join(lines)
 
@@ -75,6 +80,12 @@ def _section(title: str, entries: list[str]) -> list[str]:
 
 def _tool(tool: Mapping[str, Any]) -> str:
     return "  ".join(str(tool[key]) for key in ("name", "effect", "source") if tool.get(key))
+
+
+def _channel_type(type_: Mapping[str, Any]) -> str:
+    named = [type_["name"], type_["distribution"] or "?", type_["version"] or "?", type_["value"]]
+    problem = [output.paint(f"problem: {type_['problem']}", "red")] if "problem" in type_ else []
+    return "  ".join([*named, *problem])
 
 
 def _channel(channel: Mapping[str, Any]) -> list[str]:

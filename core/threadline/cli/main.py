@@ -25,6 +25,7 @@ _EPILOGUE = """Exit codes: 0 it worked; 1 the operation failed, or the project h
 130 interrupted."""
 
 _COMMANDS = {
+    "init": ("init:init", "Write a new project, or add a channel or a tool to one."),
     "dev": ("dev:dev", "Serve agents and reload them when their files change."),
     "serve": ("serve:serve", "Serve one or more agents over HTTP."),
     "chat": ("chat:chat", "Talk to an agent in the terminal."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,9 +24,10 @@ from threadline.host.toolbox import AgentTools
 from threadline.principal import Principal
 from threadline.project import Project, channel_types
 from threadline.session.core import Services, SessionCore
+from threadline.session.prepare import Prepared
 from threadline.session.slots import Slots
 from threadline.session.workspace import Seeds
-from threadline.store.base import Store
+from threadline.store.base import DeliveryRecord, Store
 from threadline.store.embedded import EmbeddedStore
 
 __all__ = ["AgentRuntime", "Chain"]
@@ -94,6 +95,7 @@ class AgentRuntime:
         }
         for runtime in self.runtimes.values():
             self.dispatcher.add(runtime)
+        self.services.preparer = self._prepare
         self._started: list[ChannelRuntime] = []
 
     def _channels(self, chain: Chain | None) -> list[Channel]:
@@ -105,6 +107,13 @@ class AgentRuntime:
         for channel_id, channel in channels.items():
             channel.id = channel_id
         return list(channels.values())
+
+    def _prepare(self, delivery: DeliveryRecord) -> Awaitable[Prepared | None] | None:
+        """Let the channel that took a delivery fetch what belongs to it."""
+        runtime = self.runtimes.get(delivery.channel)
+        if runtime is None or runtime.channel.prepare is None:
+            return None
+        return runtime.channel.prepare(Context(runtime), delivery)
 
     @property
     def http(self) -> ChannelRuntime:

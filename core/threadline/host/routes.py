@@ -13,6 +13,7 @@ from pydantic.alias_generators import to_camel
 
 from threadline.channel.channel import Route
 from threadline.channel.context import Reply, RouteContext, Session
+from threadline.channel.installed import ChannelType, installed_channels
 from threadline.errors import Forbidden, NotFound, StaleToken, UnsupportedOption
 from threadline.host.logs import LogBook
 from threadline.session.access import Action
@@ -105,6 +106,7 @@ class AgentRoutes:
                 }
                 for runtime in agent.runtimes.values()
             ],
+            "channelTypes": [type_.to_wire() for type_ in await _channel_types()],
             "diagnostics": [*project.warnings, *self._damage(ctx)],
         }
 
@@ -221,6 +223,11 @@ class AgentRoutes:
             raise NotFound("There is no such blob in this session.")
         data = await asyncio.to_thread(path.read_bytes)
         return Reply(data, content_type="application/json")
+
+
+async def _channel_types() -> list[ChannelType]:
+    # Importing a package may take seconds, the first time.
+    return await asyncio.to_thread(installed_channels)
 
 
 def _skills(agent: AgentRuntime) -> list[Any]:

@@ -30,6 +30,7 @@ from threadline.principal import Principal
 from threadline.session import workspace
 from threadline.session.admission import Admitted
 from threadline.session.owner import SessionOwner
+from threadline.session.prepare import Preparer
 from threadline.session.recovery import Plan
 from threadline.session.slots import Slots
 from threadline.session.turn import CallContext, ToolBox
@@ -132,6 +133,7 @@ class Services:
     blob_threshold: int = 256 * 1024
     retention: timedelta | None = None
     mask: Callable[[bytes], bytes] = lambda line: line
+    preparer: Preparer | None = None
     subscribers: Subscribers = field(default_factory=NoSubscribers)
     draining: bool = False
     drained: asyncio.Event = field(default_factory=asyncio.Event)

@@ -22,6 +22,7 @@ from threadline.ids import new_id
 from threadline.session import workspace
 from threadline.session.admission import Admitted, Phase, admit
 from threadline.session.fold import State, apply
+from threadline.session.prepare import Preparations
 from threadline.session.recovery import Facts, Plan, Resume, recover
 from threadline.session.turn import RunningTurn
 from threadline.store.base import (
@@ -102,6 +103,7 @@ class SessionOwner:
         self.touched = services.clock.monotonic()
         self.has_history = False
         self._last_seq = 0
+        self._prepares = Preparations(services.preparer, services.clock, self._prepared)
         self._resume: Resume | None = None
         self._next_turn: str | None = None
         self.opened_with: frozenset[int] = frozenset()
@@ -111,6 +113,8 @@ class SessionOwner:
         self._preempted = False
         self._flushing: asyncio.Task[None] | None = None
         self._behind = 0
+        self._written = lease.next_index
+        self._catching: asyncio.Task[None] | None = None
         self._work: asyncio.Task[None] | None = None
         self._resting: asyncio.Task[None] | None = None
         self._prompt_sync: asyncio.Task[None] | None = None
@@ -132,6 +136,8 @@ class SessionOwner:
             apply(self.state, event)
         unsettled = store.unsettled(session_id, mark.next_index if mark else 0)
         self.pending = [d for d in unsettled if d.delivery_id not in self.state.outcomes]
+        for delivery in self.pending:
+            self._prepares.begin(delivery)
         self._buffer.outcomes.extend(self._uncached(unsettled))
         self.opened_with = frozenset(d.seq for d in unsettled)
         self._last_seq = max(self.opened_with, default=0)
@@ -203,6 +209,7 @@ class SessionOwner:
     def deliver(self, delivery: DeliveryRecord) -> Admitted:
         """Take an accepted delivery; return what it did."""
         self.pending.append(delivery)
+        self._prepares.begin(delivery)
         self._last_seq = max(self._last_seq, delivery.seq)
         self.touched = self.services.clock.monotonic()
         decision = admit(self.phase, delivery.admission)
@@ -215,6 +222,10 @@ class SessionOwner:
         if decision.effect in ("interrupt", "supersede"):
             self.interrupt("preempted")
         return decision.admitted
+
+    def _prepared(self, delivery: DeliveryRecord) -> None:
+        """Put what was fetched for a pending delivery in its place."""
+        self.pending = [delivery if d.seq == delivery.seq else d for d in self.pending]
 
     def stop(self, stop: StopRecord) -> bool:
         """Apply a journaled stop; return whether there was a turn to stop."""
@@ -242,11 +253,13 @@ class SessionOwner:
         self.emit("deliveries.cleared", {"deliveryIds": ids, "reason": "stopped"})
         for delivery_id in ids:
             self._settled(delivery_id, "cleared", None)
+        self._prepares.drop([d.seq for d in cleared])
         self.pending = [d for d in self.pending if d not in cleared]
 
     def _stop_queued(self, stop: StopRecord) -> None:
         """End a turn that waits for its slot: its prompt and its end, together."""
         taken = [d for d in self.pending if stop.concerns(d.seq, d.at)]
+        self._prepares.drop([d.seq for d in taken])
         self.pending = [d for d in self.pending if d not in taken]
         turn_id = self._next_turn or new_id("turn")
         resume, self._resume = self._resume, None
@@ -318,7 +331,7 @@ class SessionOwner:
                     self.services.spawn(self._sync_quietly(), "sync")
                 await _first(ticket.wait(), self._queued_stop.wait(), self.services.drained.wait())
             going = ticket.granted and not self._queued_stop.is_set()
-            while going and self._may_run():
+            while going and await self._ready(turn_id):
                 self._next_turn = None
                 await self._run_turn(turn_id)
                 # A preempting follow-up keeps the slot of the turn it ended.
@@ -326,6 +339,20 @@ class SessionOwner:
         finally:
             self._next_turn = None
             slots.give_back(ticket)
+
+    async def _ready(self, turn_id: str) -> bool:
+        """Wait until what is pending is prepared; False when a stop or a drain comes first."""
+        while self._may_run() and self._resume is None:
+            fetching = self._prepares.unready(self.pending)
+            if not fetching:
+                break
+            self.phase, self._next_turn = "queued", turn_id
+            self._queued_stop.clear()
+            waits = (self._queued_stop.wait(), self.services.drained.wait())
+            await _first(asyncio.wait(fetching), *waits)
+            if self._queued_stop.is_set():
+                return False
+        return self._may_run()
 
     def _may_run(self) -> bool:
         wanted = bool(self.pending) or self._resume is not None
@@ -363,9 +390,7 @@ class SessionOwner:
         finally:
             self._interrupt = None
 
-    def _newest(
-        self, taken: Sequence[DeliveryRecord], resume: Resume | None
-    ) -> tuple[int, str]:
+    def _newest(self, taken: Sequence[DeliveryRecord], resume: Resume | None) -> tuple[int, str]:
         if resume is None:
             return taken[-1].seq, taken[-1].at
         seqs = self.services.store.sequence_of(self.record.id, resume.turn.delivery_ids)
@@ -540,7 +565,7 @@ class SessionOwner:
         harness = self.services.harness
         if self.phase != "running" or harness is None or not harness.capabilities.steers:
             return []
-        return list(self.pending)
+        return self._prepares.ready(self.pending)
 
     def nudged(self, delivery_id: str, after: Sequence[str], turn_id: str) -> None:
         """Record that the running turn's history holds a delivery."""
@@ -555,6 +580,8 @@ class SessionOwner:
         }
         if delivery.sender is not None:
             data["sender"] = dict(delivery.sender)
+        if delivery.context:
+            data["context"] = list(delivery.context)
         self.emit("nudge.delivered", data, turn_id)
         self._settled(delivery_id, "steered", turn_id)
 
@@ -631,9 +658,10 @@ class SessionOwner:
             return True
         self._behind += len(lines)
         self.services.counts["events", "appended"] += len(lines)
-        if self._behind >= SYNC_BEHIND:
-            self.services.spawn(self._sync_quietly(), "sync")
+        if self._behind >= SYNC_BEHIND and (self._catching is None or self._catching.done()):
+            self._catching = self.services.spawn(self._sync_quietly(), "sync")
         if events:
+            self._written = events[-1].index + 1
             self.services.appended(self.record, {event.type for event in events})
         return True
 
@@ -655,8 +683,9 @@ class SessionOwner:
         return wire
 
     async def flush(self) -> None:
-        """Return when everything emitted so far is in the log."""
-        while self._flushing is not None:
+        """Return when everything emitted so far is in the log, whatever is emitted meanwhile."""
+        wanted = self.lease.next_index
+        while self._flushing is not None and (self._written < wanted or self._buffer.outcomes):
             await asyncio.shield(self._flushing)
 
     async def synced(self) -> None:
@@ -747,6 +776,7 @@ class SessionOwner:
         self.interrupt("session_deleted")
         self._queued_stop.set()
         self._buffer = _Buffer()
+        self._prepares.drop()
         if self._resting is not None:
             self._resting.cancel()
         self.services.unload(self, reason)
@@ -754,6 +784,7 @@ class SessionOwner:
     async def shut_down(self) -> None:
         """Interrupt the turn for a drain and put everything on stable storage."""
         self.interrupt("host_shutdown")
+        self._prepares.drop()
         if self._work is not None:
             await asyncio.wait([self._work])
         if self._resting is not None:

@@ -230,6 +230,9 @@ class RunningTurn:
     async def confirm(self, nudges: Sequence[Nudge], messages: Sequence[Any]) -> None:
         """Record that the history holds the nudges; return when the log says so."""
         self._check()
+        # The history must not outlive, in a power cut, the boundary at which it took them.
+        await self._owner.synced()
+        self._check()
         held = [
             {"deliveryId": nudge.delivery_id, "afterCallIds": self._last_calls} for nudge in nudges
         ]

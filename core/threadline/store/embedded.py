@@ -591,13 +591,19 @@ class EmbeddedStore:
     async def sync(self, lease: Lease) -> None:
         """Sync history, then log; outcomes that are durable now may be cached in the ledger."""
         session_id = lease.session.id
-        while self._dirty.get(session_id) or session_id in self._syncing:
-            running = self._syncing.get(session_id)
-            if running is None:
-                running = self._loop.create_task(self._sync(session_id))
-                self._syncing[session_id] = running
-                running.add_done_callback(_retrieve)
+        running = self._syncing.get(session_id)
+        if running is not None:
+            # It may have begun before the newest append; the next one has not.
             await asyncio.shield(running)
+        if self._dirty.get(session_id) or session_id in self._syncing:
+            await asyncio.shield(self._start_sync(session_id))
+
+    def _start_sync(self, session_id: str) -> asyncio.Task[None]:
+        running = self._syncing.get(session_id)
+        if running is None:
+            running = self._syncing[session_id] = self._loop.create_task(self._sync(session_id))
+            running.add_done_callback(_retrieve)
+        return running
 
     async def _sync(self, session_id: str) -> None:
         try:

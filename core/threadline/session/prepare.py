@@ -1,0 +1,111 @@
+"""What a channel fetches for a delivery before the model sees it: after it is durable, with a deadline.
+
+Preparations run side by side; prompts keep arrival order; an interrupt never waits for one. When one
+fails, the prompt says what is missing: the delivery is never lost for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from threadline.clock import Clock
+from threadline.store.base import DeliveryRecord
+
+__all__ = ["Preparations", "Prepared", "Preparer"]
+
+log = structlog.get_logger("threadline.session")
+
+PREPARE_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What was fetched: blocks the model reads before the message, and files for the workspace."""
+
+    context: Sequence[str] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    attachments: Sequence[Mapping[str, Any]] = ()
+
+
+Preparer = Callable[[DeliveryRecord], "Awaitable[Prepared | None] | None"]
+
+
+class Preparations:
+    """The preparations of one session's pending deliveries."""
+
+    def __init__(
+        self, preparer: Preparer | None, clock: Clock, done: Callable[[DeliveryRecord], None]
+    ) -> None:
+        self._preparer = preparer
+        self._clock = clock
+        self._done = done
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+
+    def begin(self, delivery: DeliveryRecord) -> None:
+        """Start fetching, if the delivery's channel wants to."""
+        work = self._preparer(delivery) if self._preparer is not None else None
+        if work is None or delivery.seq in self._tasks:
+            return
+        task = asyncio.get_running_loop().create_task(self._run(delivery, work))
+        self._tasks[delivery.seq] = task
+
+    def unready(self, deliveries: Iterable[DeliveryRecord]) -> list[asyncio.Task[None]]:
+        """Return what must end before these can be prompted."""
+        return [task for d in deliveries if (task := self._tasks.get(d.seq)) is not None]
+
+    def ready(self, deliveries: Sequence[DeliveryRecord]) -> list[DeliveryRecord]:
+        """Return the deliveries before the first that is not ready."""
+        first = next((n for n, d in enumerate(deliveries) if d.seq in self._tasks), None)
+        return list(deliveries[:first])
+
+    def drop(self, seqs: Collection[int] | None = None) -> None:
+        """Stop fetching for deliveries that are not pending any more, or for all."""
+        for seq in list(self._tasks) if seqs is None else seqs:
+            task = self._tasks.pop(seq, None)
+            if task is not None:
+                task.cancel()
+
+    async def _run(self, delivery: DeliveryRecord, work: Awaitable[Prepared | None]) -> None:
+        prepared = await self._fetched(delivery, work)
+        if self._tasks.pop(delivery.seq, None) is None:
+            return
+        if prepared is not None:
+            delivery = dataclasses.replace(
+                delivery,
+                context=[*delivery.context, *prepared.context],
+                files={**delivery.files, **prepared.files},
+                attachments=[*delivery.attachments, *prepared.attachments],
+            )
+        self._done(delivery)
+
+    async def _fetched(
+        self, delivery: DeliveryRecord, work: Awaitable[Prepared | None]
+    ) -> Prepared | None:
+        """Return what was fetched in time, or a block that says that something is missing."""
+        fetching = asyncio.ensure_future(work)
+        deadline = asyncio.ensure_future(self._clock.sleep(PREPARE_SECONDS))
+        try:
+            await asyncio.wait([fetching, deadline], return_when=asyncio.FIRST_COMPLETED)
+            if not fetching.done():
+                return _missing(delivery, f"it took longer than {PREPARE_SECONDS:g} s")
+            return fetching.result()
+        except asyncio.CancelledError:
+            if not fetching.cancelled():
+                raise
+            return _missing(delivery, "it was cancelled")
+        except Exception as error:
+            return _missing(delivery, f"{type(error).__name__}: {error}")
+        finally:
+            fetching.cancel()
+            deadline.cancel()
+
+
+def _missing(delivery: DeliveryRecord, why: str) -> Prepared:
+    log.warning("prepare.failed", session=delivery.session_id, channel=delivery.channel, error=why)
+    return Prepared([f"[What belongs to this message could not be fetched ({why}).]"])
