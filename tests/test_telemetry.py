@@ -40,9 +40,7 @@ def test_without_an_sdk_a_span_is_nothing() -> None:
 
 def test_with_an_sdk_spans_nest_and_carry_attributes() -> None:
     """An SDK that the process set up gets the spans."""
-    run = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True
-    )
+    run = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
     assert run.stdout.splitlines() == [
         "inner True {} True",
         "step True {'number': 1, 'usage': 3} False",

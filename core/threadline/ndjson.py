@@ -1,8 +1,8 @@
-"""The log's line format: encode, scan, bisect and repair; pure functions over bytes.
+r"""The log's line format: encode, scan, bisect and repair; pure functions over bytes.
 
-A line is strict JSON in UTF-8 that ends in ``\\n``, and nothing else ends a line: NaN, lone
+A line is strict JSON in UTF-8 that ends in ``\n``, and nothing else ends a line: NaN, lone
 surrogates and the raw separators U+2028, U+2029 and U+0085 never appear in it. Lines are told apart
-by the byte ``\\n`` only.
+by the byte ``\n`` only.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def encode(event: dict[str, Any]) -> bytes:
     """Return the event as one line with its newline.
 
     What JSON cannot say is made sayable rather than refused: NaN and infinities become null, lone
-    surrogates U+FFFD, other objects their ``str``, and what is nested deeper than readers can follow
-    or holds itself ``"…"``.
+    surrogates U+FFFD, other objects their ``str``; what is nested deeper than readers can go, or
+    holds itself, ``"…"``.
     """
     try:
         line = orjson.dumps(event, default=str, option=_OPTIONS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -39,13 +40,17 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of {', '.join(ROWS)}; all of them")
-    parser.add_argument("--quick", action="store_true", help="two short rounds: a check, no figures")
+    parser.add_argument(
+        "--quick", action="store_true", help="two short rounds: a check, no figures"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path, help="also write the figures here")
     options = parser.parse_args()
     unknown = set(options.rows) - set(ROWS)
     if unknown:
         parser.error(f"there is no row {', '.join(sorted(unknown))}; there are {', '.join(ROWS)}")
+    # So that the servers are ended too when this is.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     pin_load()
     plan = Plan(2, 0.1) if options.quick else Plan(max(1, options.rounds), 1.0)
     results = asyncio.run(run(options.rows or list(ROWS), plan))

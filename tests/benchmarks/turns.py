@@ -11,7 +11,6 @@ from pathlib import Path
 from statistics import median
 
 import orjson
-
 from tests.benchmarks.process import Server, number_of
 from tests.benchmarks.result import Plan, Result, ratio
 from tests.benchmarks.wire import Connection

@@ -1,4 +1,4 @@
-"""A client that costs as little as it can: HTTP/1.1 over asyncio streams, for these servers only."""
+"""A client that costs as little as it can: HTTP/1.1 over asyncio streams, for these servers."""
 
 from __future__ import annotations
 

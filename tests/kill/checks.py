@@ -6,13 +6,15 @@ import asyncio
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
-from tests.kill.host import HostProcess
-from tests.kill.load import Load
 from threadline.testing.laws import violations
+
+if TYPE_CHECKING:
+    from tests.kill.host import HostProcess
+    from tests.kill.load import Load
 
 __all__ = ["at_rest", "check"]
 
@@ -23,10 +25,14 @@ async def at_rest(load: Load, seconds: float) -> None:
     """Return when every session rests and the ledger knows every outcome."""
     async with asyncio.timeout(seconds):
         for session_id in load.readers:
-            while (await _status(load, session_id)) not in RESTING:
+            while True:
+                if await _status(load, session_id) in RESTING:
+                    break
                 await asyncio.sleep(0.02)
         for delivery_id in load.acknowledged:
-            while (await _get(load, f"/v1/deliveries/{delivery_id}"))["state"] == "accepted":
+            while True:
+                if (await _get(load, f"/v1/deliveries/{delivery_id}"))["state"] != "accepted":
+                    break
                 await asyncio.sleep(0.05)
 
 
@@ -102,7 +108,7 @@ async def _readers(load: Load, logs: dict[str, bytes]) -> list[str]:
         except TimeoutError:
             problems.append(f"the reader of {session_id} is stuck behind index {reader.last}")
         problems += reader.problems
-        if reader.bytes != logs[session_id]:
+        if reader.stored != logs[session_id]:
             problems.append(f"the reader of {session_id} read other bytes than are stored")
     return problems
 

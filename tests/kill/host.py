@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import aiohttp
@@ -28,9 +29,17 @@ def free_port() -> int:
 class HostProcess:
     """One state root and address, served by one process after another."""
 
-    def __init__(self, folder: Path, *, port: int | None = None, project: Path = PROJECT) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        port: int | None = None,
+        project: Path = PROJECT,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.folder = folder
         self.project = project
+        self.environment = dict(environment or {})
         self.state = folder / "state"
         self.handled = folder / "handled.ndjson"
         self.log = folder / "host.log"
@@ -52,7 +61,7 @@ class HostProcess:
     async def start(self) -> None:
         """Start a process; it need not be ready yet."""
         assert self.process is None
-        environment = {**os.environ, "KILL_HANDLED": str(self.handled)}
+        environment = {**os.environ, "KILL_HANDLED": str(self.handled), **self.environment}
         with self.log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
                 *self._command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log,

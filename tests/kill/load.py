@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
-
 from tests.kill.reader import Reader
 
 __all__ = ["Conversation", "Load", "Sent"]

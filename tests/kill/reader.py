@@ -24,11 +24,12 @@ class Reader:
         self.problems: list[str] = []
         self._http = http
         self._sse = sse
+        self._ended = False
         self._changed = asyncio.Event()
         self._task = asyncio.create_task(self._follow(), name=f"reader {session_id}")
 
     @property
-    def bytes(self) -> bytes:
+    def stored(self) -> bytes:
         """Everything read so far, as stored."""
         return b"".join(self.lines)
 
@@ -48,7 +49,7 @@ class Reader:
 
     async def _follow(self) -> None:
         path = f"/v1/session/{self.session_id}/stream"
-        while not self.problems:
+        while not self.problems and not self._ended:
             headers = {"Accept": "text/event-stream"} if self._sse else {}
             query = {"startIndex": str(self.last + 1)}
             if self._sse and self.last >= 0:
@@ -64,7 +65,8 @@ class Reader:
                     else:
                         self.opened += 1
                         await self._lines(answer)
-            await asyncio.sleep(RETRY_SECONDS)
+            if not self._ended:
+                await asyncio.sleep(RETRY_SECONDS)
 
     async def _lines(self, answer: aiohttp.ClientResponse) -> None:
         """Take whole lines; what the connection's end cut short comes again."""
@@ -89,6 +91,7 @@ class Reader:
         if event["index"] != self.last + 1:
             self._wrong(f"index {event['index']} follows {self.last}")
         self.last = event["index"]
+        self._ended = event["type"] in ("session.completed", "session.failed")
         self.lines.append(line)
 
     def _wrong(self, problem: str) -> None:

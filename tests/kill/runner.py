@@ -21,9 +21,7 @@ def main() -> None:
     arguments = parser.parse_args()
     book = LogBook()
     configure(book)
-    options = Options(
-        mode="single", port=arguments.port, state_root=arguments.state_root, dev=True
-    )
+    options = Options(mode="single", port=arguments.port, state_root=arguments.state_root, dev=True)
 
     async def run() -> None:
         await serve(Host([load_project(arguments.project)], options, book=book))

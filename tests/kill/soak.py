@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -57,10 +58,11 @@ async def soak(
     """Run it all in a folder; raises TimeoutError when it takes longer than ``seconds``."""
     began = time.monotonic()
     host = HostProcess(folder)
+    load = Load(host.url, deliveries, clients, seed)
     try:
         await host.start()
         await host.ready()
-        async with asyncio.timeout(seconds), Load(host.url, deliveries, clients, seed) as load:
+        async with asyncio.timeout(seconds), load:
             async with asyncio.TaskGroup() as group:
                 speaking = group.create_task(load.run())
                 killing = group.create_task(_kill(host, load, kills, random.Random(seed), speaking))
@@ -68,6 +70,9 @@ async def soak(
             problems = await check(host, load)
             problems += await _unchanged(host, load)
             resumed = sum(reader.opened - 1 for reader in load.readers.values())
+    except TimeoutError:
+        said = f"{len(load.acknowledged)} of {deliveries} were acknowledged after {seconds:.0f} s"
+        raise TimeoutError(f"{said}; the host said last:\n{host.tail()}") from None
     finally:
         await host.kill()
     return Report(
@@ -90,7 +95,9 @@ async def _kill(
     moments = sorted(dice.sample(range(load.clients, max(load.deliveries, kills + 1)), kills))
     killed = 0
     while killed < kills:
-        while len(load.acknowledged) < moments[killed] and not speaking.done():
+        while True:
+            if len(load.acknowledged) >= moments[killed] or speaking.done():
+                break
             await asyncio.sleep(0.002)
         await asyncio.sleep(dice.uniform(0.0, 0.05))
         again = True
@@ -132,6 +139,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=900.0)
     parser.add_argument("--keep", type=Path, help="run in this folder and leave it")
     options = parser.parse_args()
+    # So that the host is ended too when this is.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
     print(f"seed {seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="threadline-soak-") as folder:

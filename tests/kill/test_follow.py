@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
-
 from tests.kill.host import HostProcess
 from tests.kill.reader import Reader
 
@@ -49,9 +48,11 @@ async def test_a_follower_misses_nothing(host: HostProcess, sse: bool) -> None:
 
     assert reader.problems == []
     assert reader.opened >= 3
-    assert reader.bytes == host.log_bytes(session_id)
+    assert reader.stored == host.log_bytes(session_id)
     events = [json.loads(line) for line in reader.lines]
-    assert [e["data"].get("code") for e in events if e["type"].startswith("turn.") and ended(e)] == [
+    assert [
+        e["data"].get("code") for e in events if e["type"].startswith("turn.") and ended(e)
+    ] == [
         "host_shutdown",
         "host_restarted",
         None,

@@ -1,7 +1,7 @@
-"""``kill -9`` on a real host: every acknowledged delivery has one outcome, and readers miss nothing.
+"""``kill -9`` on a real host: every acknowledged delivery has one outcome, readers miss nothing.
 
-``KILL_DELIVERIES``, ``KILL_KILLS`` and ``KILL_SEED`` make it larger, or the same again; the whole is
-``python -m tests.kill.soak``.
+``KILL_DELIVERIES``, ``KILL_KILLS`` and ``KILL_SEED`` make it larger, or the same again; the whole
+is ``python -m tests.kill.soak``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
-
 from tests.kill.soak import soak
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tests.session.host import WORK, Host
+
 from threadline.harness.base import Harness
 from threadline.store import embedded, ledger
 
@@ -27,6 +27,8 @@ def _unsynced_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
         return connection
 
     monkeypatch.setattr(embedded, "connect", quick)
+
+
 @pytest.fixture
 async def make_host(tmp_path: Path) -> AsyncIterator[MakeHost]:
     """Return a function that starts hosts on one state root."""

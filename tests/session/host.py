@@ -24,7 +24,7 @@ from threadline.testing.clock import ManualClock
 from threadline.testing.faults import Crashed, FaultyDisk, crash
 from threadline.testing.laws import check_laws
 
-__all__ = ["ALICE", "Host", "Tools", "WORK", "until"]
+__all__ = ["ALICE", "WORK", "Host", "Tools", "until"]
 
 ALICE = Principal("user", "alice")
 WORK = Scripted([Call("work"), Call("work"), Say("Done.")])
@@ -113,7 +113,12 @@ class Host:
 
     async def start(self) -> Host:
         store = EmbeddedStore(self.root, disk=self.disk, clock=self.clock, boot=self.boot)
-        given = {"clock": self.clock, "tools": self.tools, "harness": self.harness} | self._given
+        given: dict[str, Any] = {
+            "clock": self.clock,
+            "tools": self.tools,
+            "harness": self.harness,
+        }
+        given |= self._given
         self.core = SessionCore(Services(store, **given))
         await self.core.start()
         return self
@@ -276,8 +281,9 @@ class Host:
         assert self._rows("SELECT * FROM stops") == []
         assert self._rows("SELECT id FROM sessions WHERE open_boot IS NOT NULL") == []
         known = {name for (name,) in self._rows("SELECT id FROM sessions WHERE deleted_at IS NULL")}
-        assert {p.name for p in (self.root / "sessions").iterdir() if p.is_dir()} == known
-        assert {p.stem for p in (self.root / "runner").iterdir()} <= known
+        assert set(self.logs()) <= known
+        histories = {p.stem for p in (self.root / "runner").iterdir() if p.stat().st_size}
+        assert histories <= known
 
     def _read_all(self) -> None:
         """Read every log as a client does: what an index says may vanish, but never change."""

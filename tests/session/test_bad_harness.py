@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-
-from tests.session.conftest import MakeHost
 from tests.session.host import Host, until
+
 from threadline.errors import HarnessFailed, ToolFailed
 from threadline.harness.base import Capabilities, ToolCall, Turn, TurnResult
+
+if TYPE_CHECKING:
+    from tests.session.conftest import MakeHost
 
 
 class Harness:
@@ -112,9 +114,7 @@ async def test_a_result_that_is_none_is_a_failed_turn(make_host: MakeHost, resul
     [float("nan"), "\ud800", circle(), deep(), Unprintable(), {1: {2}}, 2**80, b"\xff", object()],
     ids=["nan", "surrogate", "circle", "deep", "unprintable", "odd keys", "big", "bytes", "object"],
 )
-async def test_whatever_it_says_is_recorded_as_strict_json(
-    make_host: MakeHost, value: Any
-) -> None:
+async def test_whatever_it_says_is_recorded_as_strict_json(make_host: MakeHost, value: Any) -> None:
     async def run(turn: Turn) -> Any:
         turn.step_started()
         turn.message_completed("m", value)
@@ -195,8 +195,7 @@ async def _swallow(how: str, let_go: asyncio.Event) -> None:
     elif how == "shields":
         await asyncio.shield(asyncio.ensure_future(let_go.wait()))
     else:
-        while not let_go.is_set():
-            await asyncio.sleep(0)
+        await until(let_go.is_set)
 
 
 async def test_a_tool_that_swallows_cancellation_is_cut_off_too(make_host: MakeHost) -> None:
@@ -259,7 +258,10 @@ async def test_calls_that_a_harness_forgets_are_closed(make_host: MakeHost) -> N
     await host.rest()
     host.check()
     assert host.tools.runs == ["work"]
-    results = {e["data"]["callId"]: e["data"]["isError"] for e in host.events(type_="action.result")}
+    results = {
+        event["data"]["callId"]: event["data"]["isError"]
+        for event in host.events(type_="action.result")
+    }
     assert results == {"c0": True, "c1": False, "c2": True}
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-
-from tests.session.conftest import MakeHost
 from tests.session.host import Host, until
+
 from threadline.errors import Draining, Forbidden, NotFound, SessionBusy, TaskSession
 from threadline.harness.base import Capabilities, Turn, TurnResult
 from threadline.harness.scripted import Call, Say, Scripted
 from threadline.principal import LOCAL, Principal
 from threadline.store import writer
+
+if TYPE_CHECKING:
+    from tests.session.conftest import MakeHost
 
 WAITING = "session.waiting"
 
@@ -500,7 +502,7 @@ async def test_a_nudge_that_is_not_confirmed_stays_pending(make_host: MakeHost) 
     await host.rest()
     host.check()
     assert host.steered() == []
-    assert sorted(sum(host.prompts(), [])) == ["a1", "a2"]
+    assert sorted(name for prompt in host.prompts() for name in prompt) == ["a1", "a2"]
     assert session == host.session_id()
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-
-import pytest
+from typing import TYPE_CHECKING
 
 from tests.session.host import Host, until
+
 from threadline.errors import StoreUnavailable
 from threadline.store import writer
 from threadline.testing.faults import Crashed, FaultyDisk
+
+if TYPE_CHECKING:
+    import pytest
 
 
 async def scenario(host: Host) -> None:

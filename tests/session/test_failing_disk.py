@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import pytest
-
-from tests.session.conftest import MakeHost
 from tests.session.host import Host, until
+
 from threadline.errors import StoreUnavailable
 from threadline.harness.base import Turn
 from threadline.harness.scripted import Scripted
+
+if TYPE_CHECKING:
+    from tests.session.conftest import MakeHost
 
 
 async def finish(host: Host) -> None:
@@ -137,3 +140,23 @@ async def test_a_host_with_a_full_disk_can_be_shut_down(host: Host) -> None:
     await host.start()
     await finish(host)
     assert host.ends()[0] in ("host_restarted", "host_shutdown")
+
+
+async def test_an_event_that_cannot_be_written_for_an_unknown_reason_closes_the_session(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its index is taken, so going on would leave a gap; the log alone says where to go on."""
+    await host.send("a1")
+    await host.working()
+
+    def broken(line: bytes) -> bytes:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(host.core.services, "mask", broken)
+    host.tools.release()
+    await until(lambda: host.core._reopening)
+    monkeypatch.setattr(host.core.services, "mask", lambda line: line)
+    await host.clock.sleeping(2)
+    await host.clock.elapse(5)
+    await finish(host)
+    assert host.ends()[-1] == "completed"

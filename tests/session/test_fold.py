@@ -63,6 +63,7 @@ def test_a_resumed_turn_has_the_prompt_of_the_first() -> None:
         assert (state.turn.attempt, state.turn.restarts) == (attempt, attempt - 1)
         if attempt == 2:
             state = fold(log(("turn.failed", failed), turn=turn), state)
+    assert state.turn is not None
     assert state.turn.chain == ("t1", "t2")
 
 

@@ -1,4 +1,4 @@
-"""Random interleavings of everything that people, disks and hosts do; the laws hold at each rest."""
+"""Random interleavings of what people, disks and hosts do; the laws hold at each rest."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from tests.session.host import Host
+
 from threadline.errors import Conflict, NotFound, Unavailable
 from threadline.harness.base import Turn, TurnResult
 from threadline.harness.scripted import Call, Say, Scripted
 from threadline.session.slots import Slots
 from threadline.testing.faults import Crashed
 
+EXAMPLES = 2 * settings().max_examples
 CONVERSATION = st.sampled_from("aab")
 ACTION = st.one_of(
     st.tuples(st.just("send"), CONVERSATION, st.sampled_from(["coalesce", "preempt"])),
@@ -46,7 +47,7 @@ ACTION = st.one_of(
 
 
 class Slow(Scripted):
-    """Works twice, then answers; while ``stubborn`` it takes as long as it likes to be cancelled."""
+    """Works twice, then answers; while ``stubborn`` it takes its time to be cancelled."""
 
     def __init__(self) -> None:
         super().__init__([Call("work"), Call("work"), Say("Done.")])
@@ -251,7 +252,7 @@ class Driver:
         host.tools.held = held
 
 
-@settings(max_examples=2 * settings.default.max_examples)
+@settings(max_examples=EXAMPLES)
 @given(st.lists(ACTION, max_size=30))
 def test_whatever_happens_the_laws_hold(actions: list[tuple[Any, ...]]) -> None:
     async def play() -> None:

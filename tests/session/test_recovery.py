@@ -254,9 +254,7 @@ def test_an_open_task_with_an_unknown_write_fails() -> None:
 def test_a_nudge_that_the_history_holds_is_recorded() -> None:
     log = open_turn("read", results=1)
     held = Checkpoint("t1", [], [{"deliveryId": "d2", "afterCallIds": ["t1.1.0"]}])
-    plan = recover(
-        log.state(), facts(log, pending=[delivery(2), delivery(3)], checkpoints=[held])
-    )
+    plan = recover(log.state(), facts(log, pending=[delivery(2), delivery(3)], checkpoints=[held]))
     assert types(plan) == ["nudge.delivered", "turn.failed"]
     assert plan.events[0].turn_id == "t1"
     assert plan.events[0].data == {

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
-import pytest
-
-from tests.session.conftest import MakeHost
 from tests.session.host import WORK, Host, until
+
 from threadline.harness.base import Capabilities
 from threadline.harness.scripted import Call, Say, Scripted
 from threadline.store import writer
+
+if TYPE_CHECKING:
+    import pytest
+    from tests.session.conftest import MakeHost
 
 
 async def finish(host: Host) -> None:
@@ -159,9 +161,7 @@ async def test_a_preempting_delivery_journaled_before_the_crash_is_obeyed(
     """It was committed, but the process died before it interrupted anything."""
     await host.send("a1")
     await host.working()
-    sending = await committed_unheard(
-        host, monkeypatch, host.send("a2", admission="preempt")
-    )
+    sending = await committed_unheard(host, monkeypatch, host.send("a2", admission="preempt"))
     await host.kill()
     await asyncio.wait([sending])
     await host.start()

@@ -72,9 +72,7 @@ async def test_a_cancelled_waiter_does_not_take_the_slot_along() -> None:
     st.integers(1, 3),
     st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), st.integers(0, 9)), max_size=60),
 )
-def test_positions_tell_the_order_of_grants(
-    limit: int, moves: list[tuple[str, bool, int]]
-) -> None:
+def test_positions_tell_the_order_of_grants(limit: int, moves: list[tuple[str, bool, int]]) -> None:
     async def play() -> None:
         slots = Slots(limit)
         tickets: list[Ticket] = []

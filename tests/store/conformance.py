@@ -152,7 +152,7 @@ class StoreConformance:
 
     async def test_another_principal_is_refused_before_anything_else(self, store: Store) -> None:
         first = await accept(store, delivery_id="d1")
-        target = {"session_id": first.session.id, "by": BOB}
+        target: dict[str, Any] = {"session_id": first.session.id, "by": BOB}
         for fields in (
             {"token": first.token},
             {"token": "http:stale"},
@@ -237,9 +237,7 @@ class StoreConformance:
     async def test_a_task_may_not_join_a_chat(self, store: Store) -> None:
         chat = await accept(store)
         with pytest.raises(TaskSession):
-            await accept(
-                store, "more", mode="task", session_id=chat.session.id, token=chat.token
-            )
+            await accept(store, "more", mode="task", session_id=chat.session.id, token=chat.token)
 
     async def test_a_rotating_token_works_once(self, store: Store) -> None:
         first = await accept(store)
@@ -297,9 +295,7 @@ class StoreConformance:
             await accept(store, "4", session_id=first.session.id, token=alias.token)
         assert again.token != alias.token
 
-    async def test_an_alias_leaves_a_rotating_channels_own_token_alone(
-        self, store: Store
-    ) -> None:
+    async def test_an_alias_leaves_a_rotating_channels_own_token_alone(self, store: Store) -> None:
         first = await accept(store, channel="playground")
         await accept(store, "2", session_id=first.session.id, token=first.token)
         own = await accept(
@@ -344,7 +340,12 @@ class StoreConformance:
     async def test_a_cancelled_senders_delivery_reaches_the_listener(self, store: Store) -> None:
         heard: list[InboxItem] = []
         told = asyncio.Event()
-        store.listen(lambda item: (heard.append(item), told.set())[0])
+
+        def listener(item: InboxItem) -> None:
+            heard.append(item)
+            told.set()
+
+        store.listen(listener)
         sending = asyncio.create_task(accept(store, delivery_id="d1"))
         await asyncio.sleep(0)
         sending.cancel()
@@ -560,9 +561,7 @@ class StoreConformance:
         assert lease.next_index >= 3 + 10_000
         await store.close()
 
-    async def test_after_another_boot_an_empty_log_may_have_been_read_too(
-        self, rig: Rig
-    ) -> None:
+    async def test_after_another_boot_an_empty_log_may_have_been_read_too(self, rig: Rig) -> None:
         store = await rig.open(boot="boot-1")
         first = await accept(store)
         await rig.kill()
@@ -570,6 +569,36 @@ class StoreConformance:
         lease = await opened(store, first.session.id)
         assert lease.recovered == (0, lease.next_index - 1)
         await store.close()
+
+    async def test_a_second_power_cut_never_leads_to_the_same_indices(self, rig: Rig) -> None:
+        """What the first recovery wrote is lost again, but somebody may have read it."""
+        store = await rig.open(boot="boot-1")
+        first = await accept(store)
+        await rig.kill()
+        seen: set[int] = set()
+        for boot in ("boot-2", "boot-3", "boot-4"):
+            store = await rig.open(boot=boot)
+            lease = await opened(store, first.session.id)
+            assert not seen & set(range(lease.next_index, lease.next_index + 10_000))
+            seen |= set(range(lease.next_index, lease.next_index + 10_000))
+            await rig.kill()
+
+    async def test_a_delivery_does_not_hide_that_the_power_failed(self, rig: Rig) -> None:
+        store = await rig.open(boot="boot-1")
+        first = await store.accept(fixed("1", "inc"))
+        await write(store, await opened(store, first.session.id), 3)
+        await rig.kill()
+        store = await rig.open(boot="boot-2")
+        await store.accept(fixed("2", "inc"))
+        await store.stop(first.session.id, at=AT)
+        assert (await opened(store, first.session.id)).recovered is not None
+        await store.close()
+
+    async def test_a_deleted_session_takes_no_stop(self, store: Store) -> None:
+        first = await accept(store)
+        await store.delete(first.session.id)
+        with pytest.raises(NotFound):
+            await store.stop(first.session.id, at=AT)
 
     async def test_a_rested_log_goes_on_without_a_gap_after_another_boot(self, rig: Rig) -> None:
         store = await rig.open(boot="boot-1")

@@ -13,7 +13,6 @@ from typing import Any
 
 import orjson
 import pytest
-
 from tests.store.conformance import (
     AT,
     StoreConformance,
@@ -23,6 +22,7 @@ from tests.store.conformance import (
     indices,
     request,
 )
+
 from threadline.clock import iso
 from threadline.errors import (
     DeliveryConflict,
@@ -494,7 +494,7 @@ async def test_a_lost_ledger_is_rebuilt_from_the_tree(rig: EmbeddedRig) -> None:
     assert (await store.accept(fixed("2", "inc-1"))).session == first.session
     with pytest.raises(DeliveryConflict):
         await store.accept(fixed("other", "inc-1", delivery_id="d1"))
-    # The secret of the rotating tokens went with the ledger: whoever repeats a start gets a new one.
+    # The secret of the rotating tokens went with the ledger: a repeated start gets a new one.
     known = await accept(store, delivery_id="s1")
     assert known.duplicate
     assert known.session == start.session

@@ -29,6 +29,7 @@ from threadline.store.base import (
 )
 
 if TYPE_CHECKING:
+    from threadline.channel.deadline import Deadline
     from threadline.channel.outbox import Target
     from threadline.channel.runtime import ChannelRuntime
     from threadline.session.admission import Admitted
@@ -380,11 +381,14 @@ class EventContext(Context):
         session: Session,
         event: Event[Any] | None = None,
         identity: str = "",
+        deadline: Deadline | None = None,
     ) -> None:
         super().__init__(runtime, session.record.owner)
         self.session_record = session
         self.event = event
         self._identity = identity
+        self._deadline = deadline
+        self._unnamed = 0
 
     async def post(
         self,
@@ -397,16 +401,23 @@ class EventContext(Context):
         """Post at an outside target, visible once however often this handler runs.
 
         An intent is durable before the call, a receipt after it; transient errors are retried with
-        backoff for 15 minutes. ``key`` names the post within the session; by default it is the
-        event, and the answer of a turn for a final message, so that a turn which was interrupted
-        after its answer edits it instead of giving another. The record that comes back has ``ref``,
-        or ``failure`` when it was given up.
+        backoff for 15 minutes, which do not count as the handler's own time. ``key`` names the post
+        within the session: the same key again edits it. Without one, each post of a handler is
+        named by its event and its place in the handler; those of a turn's answer by the turn that
+        was first asked, so that a turn which was interrupted after its answer edits it instead of
+        giving another. The record that comes back has ``ref``, or ``failure`` when it was given up.
+        Raises NotFound when the session was deleted.
         """
         session_id = self.session_record.id
-        post_id = f"{session_id}/{self.channel}/{key or self._identity}"
+        post_id = f"{session_id}/{self.channel}/{f'key/{key}' if key else self._next_name()}"
         turn_id = self.event.turn_id if self.event is not None else None
         post = Post(post_id, session_id, turn_id, text, metadata or {})
-        return await self._runtime.outbox.post(post, target)
+        with self._deadline.held() if self._deadline else contextlib.nullcontext():
+            return await self._runtime.outbox.post(post, target)
+
+    def _next_name(self) -> str:
+        self._unnamed += 1
+        return self._identity if self._unnamed == 1 else f"{self._identity}/{self._unnamed}"
 
     async def progress(self, target: Target, call: Callable[[], Awaitable[Any]]) -> bool:
         """Make a call that shows progress, when nothing more important needs the target now.

@@ -7,18 +7,25 @@ handler that is slow costs no memory, and one that was cut short by a crash runs
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Coroutine, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
 from pydantic import ValidationError
 
 from threadline import ndjson
+from threadline.channel.channel import Handler
 from threadline.channel.context import EventContext, Session, closing
-from threadline.channel.progress import PROGRESS, latest
+from threadline.channel.deadline import Deadline
+from threadline.channel.outbox import PROGRESS_SECONDS
+from threadline.channel.progress import ENDINGS, PROGRESS, Lane, Texts
 from threadline.channel.runtime import ChannelRuntime
-from threadline.events import parse_event
+from threadline.channel.target import sentence
+from threadline.errors import NotFound
+from threadline.events import Event, parse_event
 from threadline.session.core import SessionCore
 from threadline.store.base import SessionRecord
 from threadline.telemetry import span
@@ -28,148 +35,290 @@ __all__ = ["Dispatcher"]
 log = structlog.get_logger("threadline.channel")
 
 HANDLER_SECONDS = 1200.0
-PROGRESS_SECONDS = 10.0
-_REMEMBERED = 50_000
-_COMPLETED = frozenset(ends for _, ends in PROGRESS.values())
+_REMEMBERED = 10_000
+_TURNS = 16
+_FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0
+
+
+class _NotOpen(Exception):  # noqa: N818 - no error: its next opening goes on
+    """The session is not open here any more."""
+
+
+def _set() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
+@dataclass(slots=True)
+class _Line:
+    """One session's place in its log, and what is known of what stands there.
+
+    ``live`` is where this opening of the session began: no progress is shown from before.
+    ``caught_up`` is set while everything is handled. ``origins`` are the newest turns, each with
+    the turn that was first asked.
+    """
+
+    session: SessionRecord
+    runtime: ChannelRuntime
+    cursor: int
+    lane: Lane
+    live: int = 0
+    dirty: bool = False
+    caught_up: asyncio.Event = field(default_factory=_set)
+    worker: asyncio.Task[Any] | None = None
+    texts: Texts = field(default_factory=Texts)
+    origins: dict[str, str] = field(default_factory=dict)
+
+    def take(self, chunk: bytes) -> tuple[list[dict[str, Any]], int]:
+        """Return the events of a chunk that matter here, and the index behind the chunk."""
+        wanted, end = [], self.cursor
+        for line in chunk.split(b"\n")[:-1]:
+            event = ndjson.parse(line)
+            if event is None or event["index"] < end:
+                continue
+            end = event["index"] + 1
+            type_ = event["type"]
+            if type_ == "turn.started":
+                self._started(event)
+            stale = type_ in PROGRESS and event["index"] < self.live
+            if (type_ in self.runtime.channel.events and not stale) or type_ in ENDINGS:
+                wanted.append(event)
+        return wanted, end
+
+    def _started(self, event: Mapping[str, Any]) -> None:
+        data, turn_id = event.get("data"), str(event.get("turnId"))
+        resumes = data.get("resumes") if isinstance(data, dict) else None
+        origin = turn_id if resumes is None else self.origins.get(str(resumes))
+        if origin is not None:
+            self.origin_is(turn_id, origin)
+
+    def origin_is(self, turn_id: str, origin: str) -> None:
+        """Remember the turn that was first asked."""
+        self.origins[turn_id] = origin
+        while len(self.origins) > _TURNS:
+            del self.origins[next(iter(self.origins))]
 
 
 class Dispatcher:
-    """Runs the handlers of all channels of one agent."""
+    """Runs the handlers of all channels of one agent, between ``start`` and ``settle``."""
 
     def __init__(self, core: SessionCore) -> None:
         self._core = core
         self._runtimes: dict[str, ChannelRuntime] = {}
-        self._workers: dict[str, asyncio.Task[Any]] = {}
-        self._dirty: set[str] = set()
-        self._floor: dict[str, int] = {}
+        self._wanted: dict[str, frozenset[str]] = {}
         # The store's cursors are written late, so a running process trusts its own.
-        self._cursors: OrderedDict[str, int] = OrderedDict()
+        self._lines: OrderedDict[str, _Line] = OrderedDict()
+        self._open = False
         core.services.subscribers = self
 
     def add(self, runtime: ChannelRuntime) -> None:
         """Serve a channel's handlers, if it has any."""
-        if runtime.channel.events:
-            self._runtimes[runtime.channel.id] = runtime
+        channel = runtime.channel
+        if channel.events:
+            ends = ENDINGS if channel.events.keys() & PROGRESS.keys() else ()
+            self._runtimes[channel.id] = runtime
+            self._wanted[channel.id] = frozenset({*channel.events, *ends})
 
-    def opened(self, session: SessionRecord, rested_at: int) -> None:
+    def start(self) -> None:
+        """Begin with what has gathered; the channels have started, so their handlers can work."""
+        self._open = True
+        for line in list(self._lines.values()):
+            if line.dirty:
+                self._wake(line)
+
+    def opened(self, session: SessionRecord, rested_at: int, next_index: int) -> None:
         """Catch up with what a crash left unhandled, from the session's last rest on."""
         if session.channel in self._runtimes:
-            self._floor[session.id] = rested_at
-            self._wake(session)
+            line = self._line(session)
+            line.cursor = max(line.cursor, rested_at)
+            line.live = next_index
+            self._wake(line)
 
     def appended(self, session: SessionRecord, types: Collection[str]) -> None:
         """Wake the session's worker when a handler wants one of the types."""
-        runtime = self._runtimes.get(session.channel)
-        if runtime is not None and not runtime.channel.events.keys().isdisjoint(types):
-            self._wake(session)
+        wanted = self._wanted.get(session.channel)
+        if wanted is not None and not wanted.isdisjoint(types):
+            self._wake(self._line(session))
+
+    def deleted(self, session_id: str) -> None:
+        """Forget a session; a handler that still runs can post nothing more of it."""
+        line = self._lines.pop(session_id, None)
+        if line is not None:
+            line.caught_up.set()
 
     def caught_up(self, session_id: str) -> bool:
         """Tell whether everything recorded so far was handled."""
-        return session_id not in self._workers
+        line = self._lines.get(session_id)
+        return line is None or line.caught_up.is_set()
 
     async def handled(self, session_id: str) -> None:
         """Return when everything recorded so far was handled."""
-        while (worker := self._workers.get(session_id)) is not None:
-            await asyncio.shield(worker)
+        line = self._lines.get(session_id)
+        if line is not None:
+            await line.caught_up.wait()
 
     async def settle(self, seconds: float) -> None:
-        """Wait, so long at most, until every session's handlers have caught up."""
-        if self._workers:
-            await asyncio.wait(list(self._workers.values()), timeout=seconds)
+        """Wait, so long at most, until all handlers have caught up, then end those that have not.
 
-    def _wake(self, session: SessionRecord) -> None:
-        self._dirty.add(session.id)
-        if session.id not in self._workers:
-            self._workers[session.id] = self._core.services.spawn(
-                self._work(session), f"handlers {session.id}"
-            )
+        What they leave undone is done by the next process, which looks up their intents first.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while (working := self._working()) and (left := deadline - loop.time()) > 0:
+            await asyncio.wait(working, timeout=left)
+        self._open = False
+        ending = [*self._working()]
+        for task in ending:
+            task.cancel()
+        for line in self._lines.values():
+            ending += line.lane.cancel()
+        if ending:
+            await asyncio.wait(ending, timeout=1.0)
 
-    async def _work(self, session: SessionRecord) -> None:
-        runtime = self._runtimes[session.channel]
-        store = self._core.store
-        cursor = self._cursor(session)
-        texts: dict[str, str] = {}
+    def _working(self) -> list[asyncio.Task[Any]]:
+        return [line.worker for line in self._lines.values() if line.worker is not None]
+
+    # One session
+
+    def _line(self, session: SessionRecord) -> _Line:
+        line = self._lines.get(session.id)
+        if line is None:
+            cursor = self._core.store.cursor(session.id, session.channel)
+            line = _Line(session, self._runtimes[session.channel], cursor, self._lane(session))
+            self._lines[session.id] = line
+            self._forget_idle()
+        self._lines.move_to_end(session.id)
+        return line
+
+    def _lane(self, session: SessionRecord) -> Lane:
+        services, name = self._core.services, f"progress {session.id}"
+
+        async def run(event: dict[str, Any]) -> None:
+            if (line := self._lines.get(session.id)) is not None:
+                await self._call(line, event)
+
+        def spawn(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+            return services.spawn(work, name)
+
+        return Lane(run, spawn, services.clock)
+
+    def _forget_idle(self) -> None:
+        """Drop those that were idle for the longest time; the store knows where they stand."""
+        many = max(len(self._lines) - _REMEMBERED, 0)
+        for session_id, line in list(itertools.islice(self._lines.items(), many)):
+            if line.caught_up.is_set() and line.worker is None and not line.texts:
+                del self._lines[session_id]
+
+    def _wake(self, line: _Line) -> None:
+        line.dirty = True
+        line.caught_up.clear()
+        if line.worker is None and self._open:
+            name = f"handlers {line.session.id}"
+            line.worker = self._core.services.spawn(self._work(line), name)
+
+    async def _work(self, line: _Line) -> None:
+        """Handle until nothing is left; what goes wrong here, outside of handlers, may pass."""
+        wait = _FIRST_WAIT
         try:
-            while session.id in self._dirty:
-                self._dirty.discard(session.id)
-                async with closing(store.read(session.id, cursor)) as chunks:
-                    async for chunk in chunks:
-                        wanted, end = _wanted(runtime, chunk, cursor)
-                        for event in latest(wanted, texts):
-                            await self._handle(runtime, session, event)
-                        cursor = end
-                        self._move(session, cursor)
+            while line.dirty:
+                line.dirty = False
+                try:
+                    await self._catch_up(line)
+                    wait = _FIRST_WAIT
+                except _NotOpen:
+                    return
+                except Exception as error:
+                    session = line.session.id
+                    log.error(
+                        "handlers.delayed", session=session, error=sentence(error), exc_info=error
+                    )
+                    line.dirty = True
+                    await self._core.services.clock.sleep(wait)
+                    wait = min(wait * 2, _LONGEST_WAIT)
+            line.caught_up.set()
         finally:
-            self._workers.pop(session.id, None)
+            line.worker = None
 
-    def _cursor(self, session: SessionRecord) -> int:
-        floor = self._floor.pop(session.id, 0)
-        kept = self._cursors.get(session.id)
-        if kept is None:
-            kept = self._core.store.cursor(session.id, session.channel)
-        return max(kept, floor)
+    async def _catch_up(self, line: _Line) -> None:
+        async with closing(self._core.store.read(line.session.id, line.cursor)) as chunks:
+            async for chunk in chunks:
+                wanted, end = line.take(chunk)
+                for event in line.texts.latest(wanted):
+                    await self._handle(line, event)
+                self._move(line, end)
 
-    def _move(self, session: SessionRecord, cursor: int) -> None:
-        self._cursors[session.id] = cursor
-        self._cursors.move_to_end(session.id)
-        if len(self._cursors) > _REMEMBERED:
-            self._cursors.popitem(last=False)
-        self._core.store.set_cursor(session.id, session.channel, cursor)
+    def _move(self, line: _Line, cursor: int) -> None:
+        line.cursor = cursor
+        self._core.store.set_cursor(line.session.id, line.session.channel, cursor)
 
-    async def _handle(
-        self, runtime: ChannelRuntime, session: SessionRecord, event: dict[str, Any]
-    ) -> None:
-        """Run the handlers of one event."""
-        handlers = runtime.channel.events.get(event["type"])
-        if not handlers:
+    async def _handle(self, line: _Line, event: dict[str, Any]) -> None:
+        """Run the handlers of one event; progress goes to its lane, and makes way for all else."""
+        if event["type"] in PROGRESS:
+            line.lane.show(event)
             return
-        if event["type"] not in PROGRESS:
-            # What a handler says to the world must not be lost again by a power cut.
-            await self._core.synced(session.id)
-        await self._call(runtime, session, event, handlers)
-        self._move(session, int(event["index"]) + 1)
+        if event["type"] not in line.runtime.channel.events:
+            line.lane.drop(event)
+            return
+        await line.lane.clear()
+        # What a handler says to the world must not be lost again by a power cut.
+        if not await self._core.synced(line.session.id):
+            raise _NotOpen
+        await self._call(line, event)
+        self._move(line, int(event["index"]) + 1)
 
-    async def _call(
-        self,
-        runtime: ChannelRuntime,
-        session: SessionRecord,
-        event: dict[str, Any],
-        handlers: Collection[Any],
-    ) -> None:
+    # One event
+
+    async def _call(self, line: _Line, event: dict[str, Any]) -> None:
         try:
             parsed = parse_event(event)
         except ValidationError as error:
             self._failed(event, "the stored event has another shape", error)
             return
-        identity = await self._identity(session, event)
-        context = EventContext(runtime, Session(session, runtime), parsed, identity)
-        for handler in handlers:
-            await self._run(handler, parsed, context, event)
+        identity = await self._identity(line, event)
+        for number, handler in enumerate(line.runtime.channel.events[event["type"]]):
+            name = f"{identity}#{number}" if number else identity
+            await self._run(line, handler, parsed, event, name)
 
-    async def _identity(self, session: SessionRecord, event: Mapping[str, Any]) -> str:
+    async def _identity(self, line: _Line, event: Mapping[str, Any]) -> str:
         """Name what a handler posts: a final answer belongs to the turn that was first asked."""
-        turn_id = event.get("turnId")
-        final = event["type"] == "message.completed" and event["data"]["finishReason"] == "stop"
-        if not final or turn_id is None:
-            return str(event["index"])
-        origins = await self._core.origins(session.id)
-        return f"answer/{origins.get(turn_id, turn_id)}"
+        data, turn_id = event["data"], event.get("turnId")
+        final = event["type"] == "message.completed" and data["finishReason"] == "stop"
+        if not final or turn_id is None or data.get("parentCallId") is not None:
+            return f"event/{event['index']}"
+        if turn_id not in line.origins:
+            origins = await self._core.origins(line.session.id)
+            line.origin_is(turn_id, origins.get(turn_id, turn_id))
+        return f"answer/{line.origins[turn_id]}"
 
     async def _run(
-        self, handler: Any, parsed: Any, context: EventContext, event: Mapping[str, Any]
+        self,
+        line: _Line,
+        handler: Handler,
+        parsed: Event[Any],
+        event: Mapping[str, Any],
+        identity: str,
     ) -> None:
         """A handler that raises, or hangs, never breaks the turn, nor the handlers behind it."""
+        seconds = PROGRESS_SECONDS if event["type"] in PROGRESS else HANDLER_SECONDS
+        deadline = Deadline(self._core.services.clock, seconds)
+        session = Session(line.session, line.runtime)
+        context = EventContext(line.runtime, session, parsed, identity, deadline)
         try:
-            with span("threadline.handler", type=event["type"], session=event["sessionId"]):
-                seconds = PROGRESS_SECONDS if event["type"] in PROGRESS else HANDLER_SECONDS
-                async with asyncio.timeout(seconds):
+            with span("threadline.handler", type=event["type"], session=line.session.id):
+                async with deadline:
                     await handler(parsed, context)
         except asyncio.CancelledError:
             if (task := asyncio.current_task()) is not None and task.cancelling():
                 raise
             self._failed(event, "CancelledError", None)
         except (Exception, SystemExit, KeyboardInterrupt) as error:
-            self._failed(event, repr(error), error)
+            if isinstance(error, NotFound) and line.session.id not in self._lines:
+                log.info("handler.session_deleted", session=line.session.id, type=event["type"])
+                return
+            late = isinstance(error, TimeoutError) and deadline.expired
+            said = f"it was cut off after {seconds:g} seconds" if late else sentence(error)
+            self._failed(event, said, error)
 
     def _failed(self, event: Mapping[str, Any], said: str, error: BaseException | None) -> None:
         log.error(
@@ -180,16 +329,3 @@ class Dispatcher:
             error=said,
             exc_info=error,
         )
-
-
-def _wanted(runtime: ChannelRuntime, chunk: bytes, cursor: int) -> tuple[list[dict[str, Any]], int]:
-    """Return the events of a chunk that handlers want, and the index behind the chunk."""
-    wanted = []
-    for line in chunk.split(b"\n")[:-1]:
-        event = ndjson.parse(line)
-        if event is None or int(event["index"]) < cursor:
-            continue
-        cursor = int(event["index"]) + 1
-        if event["type"] in runtime.channel.events or event["type"] in _COMPLETED:
-            wanted.append(event)
-    return wanted, cursor

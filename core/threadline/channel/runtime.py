@@ -58,6 +58,7 @@ class ChannelRuntime:
             limiter or Limiter(clock),
             channel=channel.id,
             stamp=core.services.stamp,
+            mask=core.services.mask,
         )
         self._deferred: set[asyncio.Future[Any]] = set()
 

@@ -100,7 +100,7 @@ def _plan(directory: Path | None, channel: str | None, tool: str | None) -> _Pla
     files = _files("project", values) if new else {}
     for kind, name in names.items():
         if name is not None:
-            files |= _files(kind, values | {"name": name, "title": _title(name)})
+            files |= _files(kind, values | {"name": name, "env": f"{name.upper()}_TOKEN"})
     return _Plan(root, new, files)
 
 
@@ -130,10 +130,6 @@ def _check_folder(root: Path) -> None:
             if not place.is_dir():
                 raise UsageError(f"{place} is a file, so no project can be made in {root}.")
             return
-
-
-def _title(name: str) -> str:
-    return name.replace("_", " ").capitalize()
 
 
 def _files(kind: str, values: Mapping[str, str]) -> dict[str, str]:

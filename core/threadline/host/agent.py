@@ -44,7 +44,8 @@ _STOP_SECONDS = 5.0
 class AgentRuntime:
     """Runs one project.
 
-    ``chain`` replaces the HTTP channel's auth chain when it is given.
+    ``chain`` replaces the HTTP channel's auth chain when it is given; agents of one host share a
+    ``limiter``, since they may share a credential.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class AgentRuntime:
         url: Callable[[str], str] = lambda path: path,
         mask: Callable[[bytes], bytes] = lambda line: line,
         clock: Clock | None = None,
+        limiter: Limiter | None = None,
         store: Store | None = None,
         dev: bool = False,
     ) -> None:
@@ -86,7 +88,7 @@ class AgentRuntime:
         self.dispatcher = Dispatcher(self.core)
         self.url = url
         self.dev = dev
-        limiter = Limiter(clock)
+        limiter = limiter or Limiter(clock)
         self.runtimes = {
             channel.id: ChannelRuntime(
                 channel, self.core, agent=project.name, slug=project.slug, limiter=limiter, url=url
@@ -138,6 +140,7 @@ class AgentRuntime:
             for runtime in self.runtimes.values():
                 self._started.append(runtime)
                 await runtime.channel.on_start(Context(runtime))
+            self.dispatcher.start()
         except BaseException:
             await self.drain(0.0)
             await self.close()

@@ -14,7 +14,9 @@ from aiohttp import web
 
 from threadline.channel.auth import Policy, admit, anonymous, bearer, local_dev_strict
 from threadline.channel.channel import Route
+from threadline.channel.limiter import Limiter
 from threadline.channel.runtime import ChannelRuntime
+from threadline.clock import SystemClock
 from threadline.errors import ProjectError
 from threadline.host import metrics, pages
 from threadline.host.agent import AgentRuntime
@@ -82,6 +84,7 @@ class Host:
         more = [options.bearer_token] if options.bearer_token else []
         mask = self.book.mask = masker(secret_values(more=more))
         _check_slugs(projects)
+        limiter = Limiter(SystemClock())
         self.agents = {
             project.slug: AgentRuntime(
                 project,
@@ -90,6 +93,7 @@ class Host:
                 url=self._url_of(project.slug),
                 mask=mask,
                 dev=options.dev,
+                limiter=limiter,
             )
             for project in projects
         }

@@ -8,6 +8,7 @@ from typing import Any
 
 import structlog
 from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
 
 from threadline import ndjson
 from threadline.channel.context import EventStream, Session, closing
@@ -20,6 +21,7 @@ log = structlog.get_logger("threadline.host")
 HEARTBEAT_SECONDS = 15.0
 STALL_SECONDS = 60.0
 _FAREWELL_SECONDS = 1.0
+_BUFFERED = 16 * 1024
 _MOST_DIGITS = 18
 _ENDS = ("session.completed", "session.failed")
 _HEADERS = {"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"}
@@ -45,8 +47,11 @@ async def respond(
     response = web.StreamResponse(headers=_HEADERS)
     response.content_type = "text/event-stream" if events else "application/x-ndjson"
     try:
-        await response.prepare(request)
-        writer = _Writer(response, events)
+        sink = await response.prepare(request)
+        assert sink is not None
+        if request.transport is not None:
+            request.transport.set_write_buffer_limits(high=_BUFFERED)
+        writer = _Writer(response, sink, events)
         await _first(_copy(stream, start, writer), *_company(stream, writer, ending))
         async with asyncio.timeout(_FAREWELL_SECONDS if ending.is_set() else STALL_SECONDS):
             await response.write_eof()
@@ -163,8 +168,11 @@ def _has_end(chunk: bytes) -> bool:
 class _Writer:
     """Writes whole lines to one client, and a sign of life when there is nothing to write."""
 
-    def __init__(self, response: web.StreamResponse, events: bool) -> None:
+    def __init__(
+        self, response: web.StreamResponse, sink: AbstractStreamWriter, events: bool
+    ) -> None:
         self._response = response
+        self._sink = sink
         self._events = events
         self._last = asyncio.get_running_loop().time()
         self.silent = True
@@ -180,6 +188,8 @@ class _Writer:
         self.silent = False
         async with asyncio.timeout(STALL_SECONDS):
             await self._response.write(data)
+            # Without this, aiohttp takes more before it waits for the client.
+            await self._sink.drain()
         self._last = asyncio.get_running_loop().time()
 
     async def beat_once(self) -> None:

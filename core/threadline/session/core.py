@@ -7,7 +7,7 @@ import contextlib
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -55,6 +55,8 @@ IDLE_SECONDS = 30.0
 SWEEP_SECONDS = 5.0
 RETENTION_SECONDS = 3600.0
 _REMEMBERED = 10_000
+_MILLISECOND = timedelta(milliseconds=1)
+_NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 class Subscribers(Protocol):
@@ -63,8 +65,14 @@ class Subscribers(Protocol):
     def appended(self, session: SessionRecord, types: Collection[str]) -> None:
         """Hear that events of these types were recorded."""
 
-    def opened(self, session: SessionRecord, rested_at: int) -> None:
-        """Hear that a session was opened whose last rest was before index ``rested_at``."""
+    def opened(self, session: SessionRecord, rested_at: int, next_index: int) -> None:
+        """Hear that a session was opened whose last rest was before index ``rested_at``.
+
+        What is below ``next_index`` was recorded before, or says how that ended.
+        """
+
+    def deleted(self, session_id: str) -> None:
+        """Hear that a session is gone."""
 
     async def handled(self, session_id: str) -> None:
         """Return when everything recorded so far was handled."""
@@ -79,7 +87,10 @@ class NoSubscribers:
     def appended(self, session: SessionRecord, types: Collection[str]) -> None:
         """Do nothing."""
 
-    def opened(self, session: SessionRecord, rested_at: int) -> None:
+    def opened(self, session: SessionRecord, rested_at: int, next_index: int) -> None:
+        """Do nothing."""
+
+    def deleted(self, session_id: str) -> None:
         """Do nothing."""
 
     async def handled(self, session_id: str) -> None:
@@ -140,7 +151,7 @@ class Services:
     unload: Callable[[SessionOwner, str], None] = lambda owner, reason: None
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    _stamp: tuple[int, str] = (0, "")
+    _stamp: tuple[datetime, datetime, str] = (_NEVER, _NEVER, "")
 
     def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Start a task that is kept until it ends; what it raises is logged."""
@@ -160,10 +171,12 @@ class Services:
     def stamp(self) -> str:
         """Return the time as events have it; formatted once a millisecond."""
         now = self.clock.now()
-        milliseconds = int(now.timestamp() * 1000)
-        if self._stamp[0] != milliseconds:
-            self._stamp = (milliseconds, iso(now))
-        return self._stamp[1]
+        begins, ends, text = self._stamp
+        if not begins <= now < ends:
+            begins = now.replace(microsecond=now.microsecond // 1000 * 1000)
+            text = iso(now)
+            self._stamp = (begins, begins + _MILLISECOND, text)
+        return text
 
     def appended(self, session: SessionRecord, types: Collection[str]) -> None:
         """Pass on what was recorded."""
@@ -310,6 +323,7 @@ class SessionCore:
             owner = self._owners.pop(item.session_id, None)
             if owner is not None:
                 owner.abort("session_deleted")
+            self.services.subscribers.deleted(item.session_id)
             return
         owner = self._owners.get(item.session_id)
         if owner is not None:
@@ -370,7 +384,8 @@ class SessionCore:
         free = self.services.slots.free
         plan = owner.open()
         self._owners[session_id] = owner
-        self.services.subscribers.opened(owner.record, lease.mark.next_index if lease.mark else 0)
+        rested_at = lease.mark.next_index if lease.mark else 0
+        self.services.subscribers.opened(owner.record, rested_at, lease.next_index)
         stops = {stop.seq for stop in plan.stops_done}
         for item in early:
             if isinstance(item, SessionDeleted):
@@ -391,11 +406,15 @@ class SessionCore:
         await self._load(session_id)
         return self._owners.get(session_id)
 
-    async def synced(self, session_id: str) -> None:
-        """Return when all that a session recorded so far is on stable storage."""
+    async def synced(self, session_id: str) -> bool:
+        """Return when all that a session recorded so far is on stable storage.
+
+        False: it is not open here. It was deleted, or its disk failed and it will be opened again.
+        """
         owner = self._owners.get(session_id)
         if owner is not None:
             await owner.synced()
+        return owner is not None
 
     def status(self, session_id: str) -> str:
         """Return ``running``, ``queued``, ``waiting``, ``completed`` or ``failed``."""

@@ -631,6 +631,10 @@ class SessionOwner:
                     if self.services.draining:
                         return
                     await self.services.clock.sleep(_RETRY_SECONDS)
+        except Exception as error:
+            # What was on its way is lost: only opening the session again gets the indices right.
+            log.error("log.flush_failed", session=self.record.id, exc_info=error)
+            self.abort("store_failed")
         finally:
             self._flushing = None
 
@@ -739,13 +743,18 @@ class SessionOwner:
         """When all is synced and handled, note the place, so that opening again is cheap."""
         while not self.closed and self.phase == "idle":
             stops = list(self._stops)
+            if self._flushing is not None:
+                await asyncio.shield(self._flushing)
             await self._sync_quietly()
             if not self.closed:
                 self._note_stops(stops)
             await self.services.handled(self.record.id)
-            if self.closed or self.phase != "idle" or self.pending or self._unwritten:
+            if self.closed or self.phase != "idle" or self.pending:
                 return
-            if self._flushing is None and not self._buffer.events and not self._stops:
+            if self._flushing is None and self._buffer.events:
+                # They cannot be written, and nobody is going to try again.
+                return
+            if self._flushing is None and not self._stops:
                 self._note_rest()
                 return
 

@@ -185,8 +185,8 @@ class Outcome:
 class OutboundRecord:
     """One post to an outside API: an intent at ``at``, settled by ``ref`` or ``failure``.
 
-    ``digest`` is of the text that was posted last.
-    An intent that is not settled may have been sent: it is looked up before it is sent again.
+    ``digest`` is of the text that was posted last; None says that it may be one of several. An
+    intent that is not settled may have been sent: it is looked up before it is sent again.
     """
 
     post_id: str
@@ -386,7 +386,11 @@ class Store(Protocol):
         """Move a cursor; need not be durable at once."""
 
     async def intent(self, record: OutboundRecord) -> tuple[OutboundRecord, bool]:
-        """Keep an intent durably before the first call; return what is kept, and whether it is new."""
+        """Keep an intent durably before the first call; return what is kept, and whether it is new.
+
+        One that is kept without a receipt, and with another ``digest``, loses its own: nobody knows
+        which text arrived. Raises NotFound when the session is gone.
+        """
 
     async def receipt(self, record: OutboundRecord) -> None:
         """Keep what came of an intent durably."""

@@ -45,6 +45,7 @@ CREATE TABLE IF NOT EXISTS sessions (
   id TEXT PRIMARY KEY, channel TEXT NOT NULL, mode TEXT NOT NULL, owner_key TEXT NOT NULL,
   record BLOB NOT NULL, created_at TEXT NOT NULL, last_seq INTEGER NOT NULL DEFAULT 0,
   rotation INTEGER NOT NULL DEFAULT 0, open_boot TEXT, deleted_at TEXT,
+  floor INTEGER NOT NULL DEFAULT 0,
   mark_offset INTEGER, mark_index INTEGER, mark_at TEXT, mark_state BLOB
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS sessions_by_owner ON sessions (owner_key, created_at);
@@ -302,7 +303,7 @@ class Ledger:
         )
         seq = cursor.lastrowid or 0
         self.sql.execute(
-            "UPDATE sessions SET last_seq = ?, open_boot = ? WHERE id = ?",
+            "UPDATE sessions SET last_seq = ?, open_boot = coalesce(open_boot, ?) WHERE id = ?",
             (seq, self.boot, session.id),
         )
         delivery = DeliveryRecord(
@@ -361,13 +362,18 @@ class Ledger:
 
     def stop(self, session_id: str, at: str, clear_pending: bool, before: str | None) -> StopRecord:
         """Journal a stop of what was accepted so far."""
+        if self.session(session_id) is None:
+            raise NotFound(f"There is no session {session_id}.")
         after = self.sql.execute("SELECT max(seq) FROM deliveries").fetchone()[0] or 0
         cursor = self.sql.execute(
             "INSERT INTO stops (session_id, after_seq, at, clear_pending, before)"
             " VALUES (?, ?, ?, ?, ?)",
             (session_id, after, at, int(clear_pending), before),
         )
-        self.sql.execute("UPDATE sessions SET open_boot = ? WHERE id = ?", (self.boot, session_id))
+        self.sql.execute(
+            "UPDATE sessions SET open_boot = coalesce(open_boot, ?) WHERE id = ?",
+            (self.boot, session_id),
+        )
         return StopRecord(cursor.lastrowid or 0, session_id, after, at, clear_pending, before)
 
     def stop_done(self, seq: int) -> None:
@@ -438,6 +444,18 @@ class Ledger:
             " OR id IN (SELECT session_id FROM stops WHERE done = 0)) ORDER BY last_seq"
         )
         return [row[0] for row in rows]
+
+    def reserve(self, session_id: str, next_index: int) -> None:
+        """Note that a log goes on there in this boot: no index from there on is fresh again."""
+        self.sql.execute(
+            "UPDATE sessions SET open_boot = ?, floor = ? WHERE id = ? AND deleted_at IS NULL",
+            (self.boot, next_index, session_id),
+        )
+
+    def floor(self, session_id: str) -> int:
+        """Return where the log went on after the last power cut, even if nothing of that is left."""
+        row = self.sql.execute("SELECT floor FROM sessions WHERE id = ?", (session_id,)).fetchone()
+        return int(row[0]) if row else 0
 
     def open_boot(self, session_id: str) -> str | None:
         """Return the boot in which the session's log may have unsynced events."""
@@ -595,11 +613,26 @@ class Ledger:
 
     def intent(self, record: OutboundRecord) -> tuple[OutboundRecord, bool]:
         """Keep an intent; return what is kept, and whether it is new."""
+        if self.session(record.session_id) is None:
+            raise NotFound(f"Session {record.session_id} is gone, so nothing of it is posted.")
         added = self.sql.execute(
-            "INSERT OR IGNORE INTO outbound (post_id, session_id, channel, turn_id, at)"
-            " VALUES (?, ?, ?, ?, ?)",
-            (record.post_id, record.session_id, record.channel, record.turn_id, record.at),
+            "INSERT OR IGNORE INTO outbound (post_id, session_id, channel, turn_id, at, digest)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                record.post_id,
+                record.session_id,
+                record.channel,
+                record.turn_id,
+                record.at,
+                record.digest,
+            ),
         ).rowcount
+        if not added:
+            self.sql.execute(
+                "UPDATE outbound SET digest = NULL"
+                " WHERE post_id = ? AND settled_at IS NULL AND digest IS NOT ?",
+                (record.post_id, record.digest),
+            )
         row = self.sql.execute(
             f"SELECT {_OUTBOUND} FROM outbound WHERE post_id = ?", (record.post_id,)
         ).fetchone()
@@ -631,9 +664,11 @@ class Ledger:
         return int(row[0]) if row else 0
 
     def set_cursor(self, session_id: str, subscriber: str, next_index: int) -> None:
-        """Move a subscriber's place."""
+        """Move a subscriber's place; a deleted session has none."""
         self.sql.execute(
-            "INSERT OR REPLACE INTO cursors VALUES (?, ?, ?)", (session_id, subscriber, next_index)
+            "INSERT OR REPLACE INTO cursors SELECT id, ?, ? FROM sessions"
+            " WHERE id = ? AND deleted_at IS NULL",
+            (subscriber, next_index, session_id),
         )
 
 

@@ -20,7 +20,8 @@ import os
 import shutil
 import sqlite3
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -41,7 +42,7 @@ class Crashed(BaseException):
 
 @dataclass(slots=True)
 class _File:
-    """What a power cut leaves of a file: its first ``size`` bytes, with NUL where pages were lost."""
+    """What a power cut leaves of a file: its first ``size`` bytes, NUL where pages were lost."""
 
     size: int = 0
     lost: list[tuple[int, int]] = field(default_factory=list)
@@ -55,14 +56,29 @@ class FaultyDisk(Disk):
     :class:`Crashed` too. Thread-safe.
 
     ``full`` makes every write fail with ENOSPC while it is set; ``failing_syncs`` counts the syncs
-    of files with unsynced bytes that will fail with EIO. Like Linux, the disk forgets that the bytes
-    of a failed sync were ever dirty: a later sync does not save them. Syncs themselves are only
-    noted, which makes tests fast: what counts is what :meth:`lose_unsynced` leaves.
+    of files with unsynced bytes that will fail with EIO. Like Linux, the disk forgets that the
+    bytes of a failed sync were ever dirty: a later sync does not save them. Syncs themselves are
+    only noted, which makes tests fast: what counts is what :meth:`lose_unsynced` leaves.
+
+    ``delay`` is how many seconds every operation takes longer, or only those named in ``slow``
+    (``append``, ``commit``, ``create``, ``make_dir``, ``remove``, ``replace``, ``sync``,
+    ``sync_dir``, ``truncate``); both may be changed at any time. :meth:`crash_next` dies at the
+    next operation of a name.
     """
 
-    def __init__(self, crash_at: int | None = None, when: When = "before") -> None:
+    def __init__(
+        self,
+        crash_at: int | None = None,
+        when: When = "before",
+        *,
+        delay: float = 0.0,
+        slow: Collection[str] = (),
+    ) -> None:
         self.crash_at = crash_at
         self.when = when
+        self.delay = delay
+        self.slow = slow
+        self._crash_next: str | None = None
         self.operations = 0
         self.journal: list[str] = []
         self.full = False
@@ -90,6 +106,12 @@ class FaultyDisk(Disk):
             self.operations = 0
             self.journal = []
             self.crash_at, self.when = crash_at, when
+            self._crash_next = None
+
+    def crash_next(self, operation: str, when: When = "before") -> None:
+        """Die at the next operation of this name, such as ``"commit"``."""
+        with self._lock:
+            self._crash_next, self.when = operation, when
 
     # The operations
 
@@ -153,7 +175,7 @@ class FaultyDisk(Disk):
         self._perform("sync_dir", path.name, act)
 
     def replace(self, source: Path, target: Path) -> None:
-        """Move a file over another in one step; a power cut undoes it until the folder is synced."""
+        """Move a file over another in one step; a power cut undoes it until ``sync_dir``."""
 
         def act() -> None:
             before = target.read_bytes() if target.exists() else None
@@ -191,12 +213,14 @@ class FaultyDisk(Disk):
         act: Callable[[], None],
         torn: Callable[[], None] | None = None,
     ) -> None:
+        if self.delay > 0 and (not self.slow or name in self.slow):
+            time.sleep(self.delay)
         with self._lock:
             if self._dead:
                 raise Crashed
             self.operations += 1
             self.journal.append(f"{name} {detail}".strip())
-            dying = self.operations == self.crash_at
+            dying = self.operations == self.crash_at or name == self._crash_next
             if dying and self.when != "after":
                 self._dead = True
                 if self.when == "torn" and torn is not None:
@@ -243,7 +267,7 @@ class FaultyDisk(Disk):
         with self._lock:
             for target, before in self._replaced.items():
                 if before is not None:
-                    target.write_bytes(before)
+                    self._restore(target, before)
             for entries in self._unsynced_entries.values():
                 for path in entries:
                     _vanish(path)
@@ -252,6 +276,12 @@ class FaultyDisk(Disk):
             for path in root.rglob("*"):
                 self._cut(path)
             self._files.clear()
+
+    def _restore(self, target: Path, before: bytes) -> None:
+        target.unlink(missing_ok=True)
+        super().create(target, before, sync=False)
+        status = target.stat()
+        self._files[status.st_dev, status.st_ino] = _File(len(before))
 
     def _cut(self, path: Path) -> None:
         if not path.is_file() or path.is_symlink():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ __all__ = ["LawBroken", "check_laws", "violations"]
 _SEPARATORS = ("\u2028", "\u2029", "\u0085")
 
 
-class LawBroken(AssertionError):
+class LawBroken(AssertionError):  # noqa: N818
     """A log breaks a law; the message lists how, then shows the log."""
 
 
@@ -110,7 +111,7 @@ def _indices(events: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _times(events: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    for before, after in zip(events, events[1:], strict=False):
+    for before, after in itertools.pairwise(events):
         if after["at"] < before["at"]:
             yield f"at decreases at index {after['index']}"
 
@@ -173,9 +174,7 @@ def _turns(events: Sequence[Mapping[str, Any]], *, at_rest: bool) -> Iterator[st
         yield f"the batch {sorted(seen.batch)} was never completed"
 
 
-def _turn_event(
-    seen: _Turns, event: Mapping[str, Any], data: Mapping[str, Any]
-) -> Iterator[str]:
+def _turn_event(seen: _Turns, event: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[str]:
     kind, turn_id = event["type"], event.get("turnId")
     if kind in ("message.received", "turn.started"):
         yield from _turn_begins(seen, kind, turn_id, data)

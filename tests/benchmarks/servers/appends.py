@@ -1,4 +1,4 @@
-"""How fast one core encodes events and appends them to many files with write(), and nothing else."""
+"""How fast one core encodes events and appends them to many files with write()."""
 
 from __future__ import annotations
 

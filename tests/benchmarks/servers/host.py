@@ -1,8 +1,9 @@
 """A host whose harness emits what the prompt asks for.
 
-Prompts: ``events N B`` emits N events that cannot be merged, B a tick of the event loop; ``deltas N``
-emits N pieces of one message, 64 a tick; ``gate N B`` first waits for ``POST …/bench/go``; anything
-else is said back. With ``--model`` the turns run on Pydantic AI instead.
+Prompts: ``events N B`` emits N events that cannot be merged, B a tick of the event loop;
+``deltas N`` emits N pieces of one message, 64 a tick; ``gate N B`` is ``events`` behind a gate that
+``POST /v1/channels/bench/go`` opens; anything else is said back. With ``--model`` the turns run on
+Pydantic AI instead.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ async def go(ctx: RouteContext) -> dict[str, Any]:
     expected = ended + gate.waiting
     began = time.perf_counter()
     gate.open.set()
-    while counts["turns", "completed"] < expected:
+    while True:
+        if counts["turns", "completed"] >= expected:
+            break
         await asyncio.sleep(0.001)
     elapsed = time.perf_counter() - began
     gate.open.clear()
@@ -98,6 +101,7 @@ def harness(model: bool) -> Any:
     if not model:
         return Scripted(play)
     from tests.benchmarks.model import function_model
+
     from threadline.harness.pydantic_ai import PydanticAI
 
     return PydanticAI(function_model)

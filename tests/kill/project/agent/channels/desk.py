@@ -40,5 +40,9 @@ async def asked(ctx: RouteContext, body: Said) -> Accepted:
 async def completed(event: Event[TurnCompleted], ctx: EventContext) -> None:
     """Write down that the event was handled."""
     if HANDLED:
-        with Path(HANDLED).open("a") as file:
-            file.write(json.dumps([event.session_id, event.index]) + "\n")
+        _write(json.dumps([event.session_id, event.index]) + "\n")
+
+
+def _write(line: str) -> None:
+    with Path(str(HANDLED)).open("a") as file:
+        file.write(line)

@@ -1,0 +1,814 @@
+"""Handlers and their posts on a whole agent: at least once, visible once, whatever ends a process."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from structlog.testing import capture_logs
+from tests.channel.outside import Fault, Full, Room
+
+from threadline import (
+    Agent,
+    Channel,
+    Event,
+    EventContext,
+    MessageAppended,
+    MessageCompleted,
+    ReasoningCompleted,
+    TurnCompleted,
+)
+from threadline.channel.context import Context
+from threadline.errors import NotFound, StoreUnavailable
+from threadline.harness.base import TurnResult
+from threadline.harness.scripted import Scripted
+from threadline.host.agent import AgentRuntime
+from threadline.host.logs import LogBook
+from threadline.host.routes import AgentRoutes
+from threadline.project import Project
+from threadline.store import embedded, ledger, writer
+from threadline.store.embedded import EmbeddedStore
+from threadline.testing.clock import ManualClock
+from threadline.testing.faults import Crashed, FaultyDisk, crash
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from threadline.channel.context import Delivery
+    from threadline.harness.base import Turn
+
+
+@pytest.fixture(autouse=True)
+def _unsynced_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Power only fails in FaultyDisk here, so that a real sync only takes time."""
+
+    def quick(path: Path) -> sqlite3.Connection:
+        connection = ledger.connect(path)
+        connection.execute("PRAGMA synchronous=OFF")
+        return connection
+
+    monkeypatch.setattr(embedded, "connect", quick)
+
+
+class Speaker:
+    """Turns that say their words one after the other, then an answer, as far as a test lets them.
+
+    The answer of a resumed turn says so.
+    """
+
+    def __init__(self) -> None:
+        self.words = asyncio.Semaphore(0)
+        self.ending = asyncio.Event()
+        self.ending.set()
+        self.said = 0
+
+    async def run(self, turn: Turn) -> TurnResult:
+        """Say it."""
+        name, attempt = f"{turn.id}.m1", turn.attempt
+        for word in turn.prompt.text.split()[1:]:
+            await self.words.acquire()
+            turn.message_delta(name, f"{word} ")
+            self.said += 1
+        answer = turn.prompt.text if attempt == 1 else f"{turn.prompt.text} (attempt {attempt})"
+        turn.message_completed(name, answer)
+        await self.ending.wait()
+        return TurnResult(answer)
+
+
+def answering(target: Room) -> Channel:
+    """Return a channel that posts each final answer."""
+    channel = Channel(admission="coalesce")
+
+    @channel.on("message.completed")
+    async def answered(event: Event[MessageCompleted], ctx: EventContext) -> None:
+        if event.data.finish_reason == "stop":
+            await ctx.post(target, event.data.text)
+
+    return channel
+
+
+class Desk:
+    """One agent with one channel on one state root, and its restarts."""
+
+    def __init__(self, root: Path, make: Callable[[], Channel], disk: FaultyDisk | None = None):
+        self.root = root
+        self.make = make
+        self.disk = disk or FaultyDisk()
+        self.clock = ManualClock()
+        self.speaker = Speaker()
+        self.boot = 1
+        self.agent: AgentRuntime
+
+    async def start(self) -> Desk:
+        """Start a process."""
+        agent = Agent(
+            name="Desk",
+            instructions="Answer.",
+            harness=Scripted(self.speaker.run),
+            channels={"desk": self.make()},
+            settle_seconds=1.0,
+        )
+        project = Project.of(agent, slug="desk")
+        store = EmbeddedStore(
+            self.root, disk=self.disk, clock=self.clock, boot=f"boot {self.boot}"
+        )
+        self.agent = AgentRuntime(project, self.root, clock=self.clock, store=store)
+        await self.agent.start()
+        return self
+
+    async def say(self, text: str, delivery_id: str | None = None, token: str = "t") -> Delivery:
+        """Let somebody say something."""
+        ctx = Context(self.agent.runtimes["desk"])
+        return await ctx.send(text, continuation_token=token, delivery_id=delivery_id)
+
+    async def until(self, check: Callable[[], Any], *, tick: float = 0.0) -> Any:
+        """Let everything run until something is so, and time pass if wanted."""
+        async with asyncio.timeout(20):
+            while not (found := check()):
+                if self.disk.dead:
+                    raise Crashed
+                for _ in range(20):
+                    await asyncio.sleep(0)
+                self.clock.advance(tick)
+        return found
+
+    def rests(self) -> bool:
+        """Tell whether nothing runs and every handler has run."""
+        core, dispatcher = self.agent.core, self.agent.dispatcher
+        owners = core._owners.values()
+        busy = core._loading or core._early or core._reopening
+        return not busy and all(
+            owner.at_rest and dispatcher.caught_up(owner.record.id) for owner in owners
+        )
+
+    async def rest(self, *, tick: float = 0.01) -> None:
+        """Return when all is done."""
+        await self.until(self.rests, tick=tick)
+
+    async def kill(self, *, power_cut: bool = False) -> None:
+        """End the process without warning, and start no other."""
+        await crash(self.agent.core, self.disk)
+        if power_cut:
+            self.disk.lose_unsynced(self.root)
+            self.boot += 1
+        self.disk.revive()
+
+    async def close(self, seconds: float = 0.0) -> None:
+        """End it as SIGTERM does."""
+        await self.agent.drain(seconds)
+        await self.agent.close()
+
+    async def outbound(self, delivery_id: str) -> list[dict[str, Any]]:
+        """Return what ``GET /v1/deliveries/:id`` shows."""
+        (delivery,) = self.agent.store.delivery(delivery_id)
+        return await AgentRoutes(self.agent, LogBook())._outbound(delivery)
+
+    def events(self, session_id: str) -> list[dict[str, Any]]:
+        """Return a session's log."""
+        return [dict(event) for event in self.agent.store.replay(session_id, 0)]
+
+    def rows(self, table: str) -> int:
+        """Count the rows of a table of the ledger."""
+        connection = sqlite3.connect(self.root / "threadline.db")
+        try:
+            return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+        finally:
+            connection.close()
+
+
+@pytest.fixture
+async def desks(tmp_path: Path) -> AsyncIterator[Callable[..., Desk]]:
+    made: list[Desk] = []
+    before = asyncio.all_tasks()
+
+    def make(channel: Callable[[], Channel], disk: FaultyDisk | None = None) -> Desk:
+        made.append(Desk(tmp_path / f"state{len(made)}", channel, disk))
+        return made[-1]
+
+    yield make
+    for desk in made:
+        await desk.close()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not asyncio.all_tasks() - before - {asyncio.current_task()}
+
+
+# Crashes
+
+
+async def scenario(desk: Desk) -> None:
+    """Two turns that each have an answer, then the end of the process."""
+    await desk.start()
+    await desk.say("first", "d1")
+    await desk.rest()
+    await desk.say("second", "d2")
+    await desk.rest()
+    await desk.agent.drain(0.0)
+    await desk.agent.close()
+    if desk.disk.dead:
+        raise Crashed
+
+
+async def survive(desk: Desk, *, power_cut: bool = False) -> None:
+    """Run the scenario until it dies, then let the next process finish it."""
+    try:
+        await scenario(desk)
+    except (Crashed, StoreUnavailable):
+        assert desk.disk.dead
+    if desk.disk.dead:
+        await desk.kill(power_cut=power_cut)
+    desk.disk.revive()
+    await desk.start()
+    await desk.rest()
+    for name in ("d1", "d2"):
+        await desk.say({"d1": "first", "d2": "second"}[name], name)
+        await desk.rest()
+
+
+async def check(desk: Desk, target: Room) -> None:
+    """Each of the two prompts has one answer at the target, its newest, and a receipt for it."""
+    (record,) = desk.agent.store.sessions()
+    answers: dict[str, str] = {}
+    origins = await desk.agent.core.origins(record.id)
+    for event in desk.events(record.id):
+        if event["type"] == "message.completed":
+            answers[origins.get(event["turnId"], event["turnId"])] = event["data"]["text"]
+    assert sorted(target.texts()) == sorted(answers.values())
+    for name in ("d1", "d2"):
+        (shown,) = await desk.outbound(name)
+        assert shown["ref"] in target.posts
+    await desk.close()
+
+
+@pytest.mark.parametrize("when", ["before", "after", "power cut"])
+async def test_a_process_may_die_at_every_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    monkeypatch.setattr(writer, "LAZY_SECONDS", 0.0)
+    target = Full()
+    whole = Desk(tmp_path / "whole", lambda: answering(target))
+    await scenario(whole)
+    count = whole.disk.operations
+    assert count > 20
+    for number in range(1, count + 3):
+        target = Full()
+        disk = FaultyDisk(number, "before" if when == "before" else "after")
+        desk = Desk(tmp_path / str(number), lambda target=target: answering(target), disk)  # type: ignore[misc]
+        await survive(desk, power_cut=when == "power cut")
+        await check(desk, target)
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["", "no answer"])
+@pytest.mark.parametrize("number", range(1, 9))
+async def test_a_process_may_die_at_every_call(tmp_path: Path, number: int, lost: bool) -> None:
+    target, steps = Full(), 0
+    desk = Desk(tmp_path, lambda: answering(target))
+
+    def die(_: str) -> None:
+        nonlocal steps
+        steps += 1
+        if steps == number:
+            desk.disk.die()
+            raise Crashed
+
+    target.on_call = die
+    if lost:
+        target.faults["send"] = [Fault(ConnectionError("reset"), arrives=True)] * 2
+    await survive(desk)
+    await check(desk, target)
+
+
+async def test_the_next_attempt_edits_the_answer(desks: Callable[..., Desk]) -> None:
+    target = Full()
+    desk = await desks(lambda: answering(target)).start()
+    desk.speaker.ending.clear()
+    await desk.say("hello", "d1")
+    for attempt, text in ((1, "hello"), (2, "hello (attempt 2)"), (3, "hello (attempt 3)")):
+        await desk.until(lambda text=text: target.texts() == [text], tick=0.01)
+        (post,) = target.posts.values()
+        assert post.id.partition("/answer/")[2].startswith("turn_")
+        # An answer whose receipt is lost is found; one of another text is changed.
+        if attempt == 1:
+            await desk.kill()
+        elif attempt == 2:
+            await desk.close()
+        if attempt < 3:
+            await desk.start()
+    desk.speaker.ending.set()
+    await desk.rest()
+    assert target.texts() == ["hello (attempt 3)"]
+    assert target.calls.count("send") == 1
+    (shown,) = await desk.outbound("d1")
+    assert shown["ref"] == "ref-1"
+    await desk.say("and", "d2")
+    await desk.rest()
+    assert target.texts() == ["hello (attempt 3)", "and"]
+    assert len(await desk.outbound("d2")) == 1
+
+
+async def test_an_answer_without_its_receipt_is_found(desks: Callable[..., Desk]) -> None:
+    target = Full()
+    desk = await desks(lambda: answering(target)).start()
+    target.faults["send"] = [Fault(arrives=True, hangs=True)]
+    await desk.say("hello", "d1")
+    await desk.until(lambda: target.posts)
+    assert await desk.outbound("d1") == [{"channel": "desk", "intentAt": desk.agent.services.stamp()}]
+    await desk.kill()
+    await desk.start()
+    await desk.rest()
+    assert target.calls == ["send", "find"]
+    assert [post["ref"] for post in await desk.outbound("d1")] == ["ref-1"]
+
+
+# The end of a process
+
+
+async def test_a_drain_waits_a_moment_for_handlers(desks: Callable[..., Desk]) -> None:
+    target = Full()
+    desk = await desks(lambda: answering(target)).start()
+    target.faults["send"] = [Fault(TimeoutError(), arrives=True)]
+    await desk.say("hello", "d1")
+    await desk.until(lambda: target.calls == ["send"])
+    draining = asyncio.create_task(desk.agent.drain(5.0))
+    await desk.until(draining.done, tick=0.01)
+    assert target.calls == ["send", "find"]
+    await desk.agent.close()
+    await desk.start()
+    await desk.rest()
+    assert target.calls == ["send", "find"]
+
+
+@pytest.mark.parametrize("arrives", [False, True])
+async def test_what_a_drain_cuts_off_is_looked_up_later(
+    desks: Callable[..., Desk], arrives: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("threadline.host.agent._LAST_WORDS_SECONDS", 0.01)
+    target = Full()
+    closed: list[int] = []
+
+    class Closing(Channel):
+        async def on_stop(self, ctx: Context) -> None:
+            closed.append(sum(line.worker is not None for line in dispatcher._lines.values()))
+
+    def make() -> Channel:
+        channel = Closing()
+        channel.events = answering(target).events
+        return channel
+
+    desk = await desks(make).start()
+    dispatcher = desk.agent.dispatcher
+    target.faults["send"] = [Fault(arrives=arrives, hangs=True)]
+    await desk.say("hello", "d1")
+    await desk.until(lambda: target.calls == ["send"])
+    await desk.until(lambda: desk.events(desk.agent.store.sessions()[0].id)[-1]["type"] == (
+        "session.waiting"
+    ))
+    await desk.close()
+    # When a channel closes its client, nobody posts with it any more.
+    assert closed == [0]
+    await desk.start()
+    assert (await desk.outbound("d1"))[0].keys() == {"channel", "intentAt"}
+    await desk.rest()
+    assert target.texts() == ["hello"]
+    assert target.calls == (["send", "find"] if arrives else ["send", "find", "send"])
+    assert (await desk.outbound("d1"))[0]["ref"] == "ref-1"
+
+
+# Deletion
+
+
+async def test_a_deleted_session_posts_no_more(desks: Callable[..., Desk]) -> None:
+    target = Full()
+    desk = await desks(lambda: answering(target)).start()
+    await desk.say("hello", "d1", "other")
+    await desk.rest()
+    target.always["send"] = Fault(ConnectionError("down"))
+    session = (await desk.say("hello", "d2")).session_id
+    await desk.until(lambda: target.calls.count("send") > 3, tick=0.5)
+    assert desk.rows("outbound") == 2
+    await desk.agent.core.delete(session)
+    assert desk.rows("outbound") == 1
+    calls = len(target.calls)
+    with capture_logs() as logs:
+        await desk.until(
+            lambda: any(e["event"] == "handler.session_deleted" for e in logs), tick=1.0
+        )
+    assert failures(logs) == 0
+    assert session not in desk.agent.dispatcher._lines
+    assert len(target.calls) == calls
+    await desk.until(lambda: desk.rows("cursors") == 1, tick=0.01)
+    assert (desk.rows("outbound"), desk.rows("cursors")) == (1, 1)
+    assert await desk.outbound("d2") == []
+
+
+async def test_a_handler_may_delete_its_session(desks: Callable[..., Desk]) -> None:
+    target, seen = Full(), []
+
+    def make() -> Channel:
+        channel = Channel()
+
+        @channel.on("message.completed")
+        async def answered(event: Event[MessageCompleted], ctx: EventContext) -> None:
+            seen.append(await ctx.delete(event.session_id))
+            try:
+                await ctx.post(target, "gone")
+            except NotFound as error:
+                seen.append(error.code)
+
+        return channel
+
+    desk = await desks(make).start()
+    await desk.say("hello", "d1")
+    await desk.until(lambda: len(seen) == 2)
+    assert seen == [True, "not_found"]
+    await desk.rest()
+    assert list((desk.root / "sessions").glob("ses_*")) == []
+    assert desk.rows("outbound") == 0
+
+
+# Names of posts
+
+
+async def test_each_post_of_each_handler_has_its_own_name(desks: Callable[..., Desk]) -> None:
+    target, records = Full(), []
+
+    def make() -> Channel:
+        channel = Channel()
+
+        @channel.on("message.completed")
+        async def first(event: Event[MessageCompleted], ctx: EventContext) -> None:
+            for text in ("one", "two"):
+                records.append(await ctx.post(target, text))
+
+        @channel.on("message.completed")
+        async def second(event: Event[MessageCompleted], ctx: EventContext) -> None:
+            records.append(await ctx.post(target, "three"))
+            for text in ("working", "done"):
+                await ctx.post(target, text, key="status")
+
+        @channel.on("turn.completed")
+        async def third(event: Event[TurnCompleted], ctx: EventContext) -> None:
+            records.append(await ctx.post(target, "four", metadata={"a": 1}))
+
+        return channel
+
+    desk = await desks(make).start()
+    await desk.say("hello", "d1")
+    await desk.rest()
+    session = desk.agent.store.sessions()[0].id
+    events = desk.events(session)
+    turn = next(event["turnId"] for event in events if event["type"] == "turn.completed")
+    index = next(event["index"] for event in events if event["type"] == "turn.completed")
+    place = f"{session}/desk"
+    assert target.texts() == ["one", "two", "three", "done", "four"]
+    assert [post.id for post in target.posts.values()] == [
+        f"{place}/answer/{turn}",
+        f"{place}/answer/{turn}/2",
+        f"{place}/answer/{turn}#1",
+        f"{place}/key/status",
+        f"{place}/event/{index}",
+    ]
+    assert {post.turn_id for post in target.posts.values()} == {turn}
+    assert target.posts["ref-5"].metadata == {"a": 1}
+    assert {shown["ref"] for shown in await desk.outbound("d1")} == set(target.posts)
+
+
+async def test_only_the_turns_own_final_message_is_its_answer(desks: Callable[..., Desk]) -> None:
+    names: list[str] = []
+
+    def make() -> Channel:
+        channel = Channel()
+
+        @channel.on("message.completed")
+        async def answered(event: Event[MessageCompleted], ctx: EventContext) -> None:
+            names.append(ctx._identity.partition("/")[0])
+
+        return channel
+
+    desk = await desks(make).start()
+
+    async def run(turn: Turn) -> TurnResult:
+        turn.message_completed("a", "let me see", "tool_calls")
+        turn._emit(
+            "message.completed",
+            {"messageId": "b", "text": "x", "finishReason": "stop", "parentCallId": "call_1"},
+        )
+        turn.message_completed("c", "that is it")
+        return TurnResult("that is it")
+
+    desk.agent.services.harness = Scripted(run)
+    await desk.say("hello")
+    await desk.rest()
+    assert names == ["event", "event", "answer"]
+
+
+# Progress
+
+
+class Streaming:
+    """A channel that shows progress and posts answers; ``hold`` keeps the progress in its call."""
+
+    def __init__(self, *, finals: bool = True) -> None:
+        self.target = Full()
+        self.seen: list[tuple[str, str]] = []
+        self.finals = finals
+        self.hold = asyncio.Event()
+        self.hold.set()
+
+    def make(self) -> Channel:
+        """Return the channel."""
+        channel = Channel()
+        channel.on("message.appended")(self.appended)
+        if self.finals:
+            channel.on("message.completed")(self.completed)
+        return channel
+
+    async def appended(self, event: Event[MessageAppended], ctx: EventContext) -> None:
+        """Show the latest."""
+        text = event.data.model_dump()["text"]
+        self.seen.append((event.data.delta, text))
+        await self.hold.wait()
+
+    async def completed(self, event: Event[MessageCompleted], ctx: EventContext) -> None:
+        """Post the answer."""
+        self.seen.append(("final", event.data.text))
+        await ctx.post(self.target, event.data.text)
+
+
+async def test_progress_has_the_whole_text_so_far(desks: Callable[..., Desk]) -> None:
+    streaming = Streaming(finals=False)
+    desk = await desks(streaming.make).start()
+    await desk.say("say a b c d")
+    for count, text in enumerate(("a ", "a b ", "a b c "), 1):
+        desk.speaker.words.release()
+        await desk.until(lambda count=count: len(streaming.seen) == count)
+        # The worker has ended in between, and knows what was said before.
+        await desk.until(lambda: all(w.worker is None for w in desk.agent.dispatcher._lines.values()))
+        assert streaming.seen[-1][1] == text
+    desk.speaker.words.release()
+    await desk.rest()
+    (line,) = desk.agent.dispatcher._lines.values()
+    assert not line.texts
+
+
+async def test_progress_gets_the_latest_not_each_piece(desks: Callable[..., Desk]) -> None:
+    streaming = Streaming()
+    desk = await desks(streaming.make).start()
+    streaming.hold.clear()
+    await desk.say("say a b c d e")
+    for count in range(1, 5):
+        desk.speaker.words.release()
+        await desk.until(lambda count=count: desk.speaker.said == count and streaming.seen)
+        await desk.until(lambda: desk.agent.core._owners and all(
+            owner._flushing is None for owner in desk.agent.core._owners.values()
+        ))
+    await desk.until(lambda: all(w.worker is None for w in desk.agent.dispatcher._lines.values()))
+    streaming.hold.set()
+    await desk.until(lambda: len(streaming.seen) == 2)
+    assert streaming.seen == [("a ", "a "), ("b c d ", "a b c d ")]
+    desk.speaker.words.release()
+    await desk.rest()
+    assert streaming.seen[-1] == ("final", "say a b c d e")
+
+
+async def test_progress_that_hangs_delays_no_answer(desks: Callable[..., Desk]) -> None:
+    streaming = Streaming()
+    desk = await desks(streaming.make).start()
+    streaming.hold.clear()
+    await desk.say("say a b")
+    desk.speaker.words.release()
+    await desk.until(lambda: streaming.seen)
+    began = desk.clock.monotonic()
+    desk.speaker.words.release()
+    await desk.until(streaming.target.texts, tick=0.01)
+    assert desk.clock.monotonic() - began < 1.5
+    await desk.rest()
+    assert streaming.seen == [("a ", "a "), ("final", "say a b")]
+
+
+async def test_progress_that_raises_or_hangs_is_logged(desks: Callable[..., Desk]) -> None:
+    broken = [ValueError("no"), asyncio.CancelledError()]
+
+    def make() -> Channel:
+        channel = Channel()
+
+        @channel.on("message.appended")
+        async def appended(event: Event[MessageAppended], ctx: EventContext) -> None:
+            if broken:
+                raise broken.pop()
+            await asyncio.Event().wait()
+
+        return channel
+
+    desk = await desks(make).start()
+    with capture_logs() as logs:
+        await desk.say("say a b c d")
+        for count in (1, 2, 3):
+            desk.speaker.words.release()
+            await desk.until(lambda count=count: failures(logs) == count, tick=1.0)
+        desk.speaker.words.release()
+        await desk.rest()
+    assert [entry["error"] for entry in logs if entry["event"] == "handler.failed"] == [
+        "CancelledError",
+        "ValueError: no",
+        "it was cut off after 10 seconds",
+    ]
+
+
+def failures(logs: list[Any]) -> int:
+    return sum(entry["event"] == "handler.failed" for entry in logs)
+
+
+async def test_a_crash_shows_no_progress_from_before(desks: Callable[..., Desk]) -> None:
+    streaming = Streaming()
+    desk = await desks(streaming.make).start()
+    await desk.say("say a b")
+    desk.speaker.words.release()
+    await desk.until(lambda: streaming.seen)
+    await desk.kill()
+    streaming.seen.clear()
+    await desk.start()
+    await desk.until(lambda: desk.agent.core._owners)
+    for _ in range(2):
+        desk.speaker.words.release()
+    await desk.rest()
+    assert [text for _, text in streaming.seen if text == "a "] in ([], ["a "])
+    assert streaming.seen[-1] == ("final", "say a b (attempt 2)")
+    turns = [text for delta, text in streaming.seen if delta == "a "]
+    assert len(turns) <= 1
+
+
+async def test_a_turn_that_fails_ends_its_progress(desks: Callable[..., Desk]) -> None:
+    streaming = Streaming()
+    desk = await desks(streaming.make).start()
+    session = (await desk.say("say a b")).session_id
+    desk.speaker.words.release()
+    await desk.until(lambda: streaming.seen)
+    await desk.agent.core.stop(session)
+    await desk.rest()
+    (line,) = desk.agent.dispatcher._lines.values()
+    assert not line.texts
+    assert streaming.target.texts() == []
+
+
+# Handlers
+
+
+async def test_a_handler_that_hangs_is_cut_off_and_posting_does_not_count(
+    desks: Callable[..., Desk],
+) -> None:
+    target, heard = Full(), []
+
+    def make() -> Channel:
+        channel = Channel()
+
+        @channel.on("message.completed")
+        async def answered(event: Event[MessageCompleted], ctx: EventContext) -> None:
+            for text in ("one", "two"):
+                heard.append((await ctx.post(target, text)).failure)
+            await asyncio.Event().wait()
+
+        @channel.on("message.completed")
+        async def next_one(event: Event[MessageCompleted], ctx: EventContext) -> None:
+            heard.append("next")
+
+        return channel
+
+    desk = await desks(make).start()
+    target.always["send"] = Fault(ConnectionError("down"))
+    with capture_logs() as logs:
+        await desk.say("hello", "d1")
+        await desk.until(lambda: "next" in heard, tick=1.0)
+    # Twice a quarter of an hour is more than a handler has; each is recorded nevertheless.
+    assert heard == ["ConnectionError: down", "ConnectionError: down", "next"]
+    assert 2 * 900 + 1200 <= desk.clock.monotonic() < 2 * 900 + 1200 + 600
+    shown = await desk.outbound("d1")
+    assert [post["failure"] for post in shown] == ["ConnectionError: down"] * 2
+    (failed,) = [entry for entry in logs if entry["event"] == "handler.failed"]
+    assert failed["error"] == "it was cut off after 1200 seconds"
+
+
+class Unspeakable(Exception):
+    """An error that cannot be shown."""
+
+    def __repr__(self) -> str:
+        raise ValueError("not even this")
+
+    __str__ = __repr__
+
+
+async def test_an_error_that_cannot_be_shown_is_logged(desks: Callable[..., Desk]) -> None:
+    heard: list[str] = []
+
+    def make() -> Channel:
+        channel = Channel()
+
+        @channel.on("message.completed")
+        async def answered(event: Event[MessageCompleted], ctx: EventContext) -> None:
+            raise Unspeakable
+
+        @channel.on("turn.completed")
+        async def ended(event: Event[TurnCompleted], ctx: EventContext) -> None:
+            heard.append("ended")
+
+        return channel
+
+    desk = await desks(make).start()
+    with capture_logs() as logs:
+        await desk.say("hello")
+        await desk.rest()
+    assert heard == ["ended"]
+    assert [e["error"] for e in logs if e["event"] == "handler.failed"] == ["Unspeakable"]
+
+
+async def test_a_log_that_cannot_be_read_for_a_while_delays_its_handlers(
+    desks: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = Full()
+    desk = await desks(lambda: answering(target)).start()
+    session = (await desk.say("hello", "d1")).session_id
+    await desk.rest()
+    read, broken = desk.agent.store.read, [OSError("too many open files")] * 3
+
+    def failing(session_id: str, start: int = 0, *, follow: bool = False) -> Any:
+        if broken and not follow:
+            raise broken.pop()
+        return read(session_id, start, follow=follow)
+
+    monkeypatch.setattr(desk.agent.store, "read", failing)
+    with capture_logs() as logs:
+        await desk.say("again", "d2")
+        await desk.until(lambda: len(broken) < 3)
+        assert not desk.agent.dispatcher.caught_up(session)
+        await desk.rest(tick=0.1)
+    assert target.texts() == ["hello", "again"]
+    assert [entry["event"] for entry in logs].count("handlers.delayed") == 3
+
+
+async def test_a_disk_that_fails_to_sync_loses_no_answer(desks: Callable[..., Desk]) -> None:
+    target = Full()
+    desk = await desks(lambda: answering(target)).start()
+    await desk.say("hello", "d1")
+    await desk.rest()
+    desk.speaker.ending.clear()
+    await desk.say("again", "d2")
+    await desk.until(lambda: target.texts() == ["hello", "again"])
+    desk.disk.failing_syncs = 1
+    desk.speaker.ending.set()
+    await desk.until(lambda: desk.disk.failing_syncs == 0, tick=0.01)
+    await desk.rest(tick=0.1)
+    await desk.say("third", "d3")
+    await desk.rest(tick=0.1)
+    assert target.texts()[-1].startswith("third")
+    assert len(target.posts) == 3
+
+
+async def test_handlers_of_another_event_hold_nothing_up(desks: Callable[..., Desk]) -> None:
+    """Progress of a block whose end nobody handles is dropped when it is complete."""
+    heard: list[str] = []
+
+    def make() -> Channel:
+        channel = Channel()
+
+        @channel.on("reasoning.appended")
+        async def thinking(event: Event[Any], ctx: EventContext) -> None:
+            heard.append(event.data.model_dump()["text"])
+
+        @channel.on("reasoning.completed")
+        async def thought(event: Event[ReasoningCompleted], ctx: EventContext) -> None:
+            heard.append(f"all: {event.data.text}")
+
+        return channel
+
+    desk = await desks(make).start()
+
+    async def run(turn: Turn) -> TurnResult:
+        turn.reasoning_delta("r", "hm")
+        turn.reasoning_completed("r", "hm")
+        turn.message_completed("m", "well")
+        return TurnResult("well")
+
+    desk.agent.services.harness = Scripted(run)
+    await desk.say("hello")
+    await desk.rest()
+    assert heard == ["all: hm"]
+
+
+async def test_idle_sessions_are_forgotten_and_their_places_kept(
+    desks: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("threadline.channel.outbound._REMEMBERED", 3)
+    target = Full()
+    desk = await desks(lambda: answering(target)).start()
+    for number in range(8):
+        await desk.say("hello", f"d{number}", f"t{number}")
+        await desk.rest()
+    assert len(desk.agent.dispatcher._lines) == 3
+    await desk.agent.store.kv_put("after", "what was written before")
+    await desk.say("again", "again", "t0")
+    await desk.rest()
+    assert len(target.posts) == 9
+    assert target.calls == ["send"] * 9
