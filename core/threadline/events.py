@@ -1,6 +1,7 @@
 """Every event of the log, as readers see it.
 
-Source: the wire contract, "Stream events". A line is ``{type, index, sessionId, turnId?, at, data}``.
+Source: the wire contract, "Stream events". A line is ``{type, index, sessionId, turnId?, at,
+data}``.
 Readers ignore fields they do not know, so the models keep extra fields, and an event of an unknown
 type is read with :class:`EventData`. Writers do not use these models; see :mod:`threadline.ndjson`.
 """
@@ -183,12 +184,13 @@ class TurnCompleted(EventData):
 
 
 class TurnFailed(EventData):
-    """The turn ended early."""
+    """The turn ended early; ``asks`` when a write was open and a person must decide."""
 
     status: Literal["failed", "cancelled", "interrupted"] = "failed"
     code: str = "unknown"
     message: str = ""
     usage: Usage | None = None
+    asks: bool | None = None
 
 
 class StepStarted(EventData):
@@ -208,10 +210,11 @@ class StepCompleted(EventData):
 
 
 class ReasoningAppended(EventData):
-    """A piece of a reasoning block."""
+    """A piece of a reasoning block; handlers also get ``text``, everything so far."""
 
     block_id: str = ""
     delta: str = ""
+    text: str | None = None
 
 
 class ReasoningCompleted(EventData):
@@ -222,10 +225,11 @@ class ReasoningCompleted(EventData):
 
 
 class MessageAppended(EventData):
-    """A piece of an assistant message."""
+    """A piece of an assistant message; handlers also get ``text``, everything so far."""
 
     message_id: str = ""
     delta: str = ""
+    text: str | None = None
 
 
 class MessageCompleted(EventData):

@@ -30,4 +30,5 @@ def _reasons(reports: list[Any]) -> Iterator[str]:
     for report in reports:
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
         if NOT_COVERED in reason:
-            yield f"{report.nodeid.partition('[')[2].rstrip(']')}: {reason.partition(NOT_COVERED)[2]}"
+            case = report.nodeid.partition("[")[2].rstrip("]")
+            yield f"{case}: {reason.partition(NOT_COVERED)[2]}"

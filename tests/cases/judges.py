@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import socket
-import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -18,9 +17,9 @@ from typing import Any
 
 import aiohttp
 import pytest
-
 from tests.cases.world import Answer, NotCoveredError, World
 from tests.kill.host import HostProcess
+
 from threadline.errors import StateRootError
 from threadline.session.owner import SessionOwner
 from threadline.store.embedded import EmbeddedStore
@@ -101,13 +100,17 @@ async def nothing_falls_between_the_last_drain_and_the_end(
     """A message at any point of a turn's end starts a follow-up turn by itself."""
     _first, step = case["steps"]
     session_id = await _begin(world, case)
-    points = {"before_turn_completed": "turn.completed", "before_session_waiting": "session.waiting"}
+    points = {
+        "before_turn_completed": "turn.completed",
+        "before_session_waiting": "session.waiting",
+    }
     sent: list[asyncio.Task[Answer]] = []
     loop = asyncio.get_running_loop()
 
     def late(hook: str) -> None:
+        delivery_id = f"{step['deliveryId']}-{hook}"
         task = loop.create_task(
-            world.send(message="late", admission="coalesce", deliveryId=f"{step['deliveryId']}-{hook}")
+            world.send(message="late", admission="coalesce", deliveryId=delivery_id)
         )
         sent.append(task)
 
@@ -216,9 +219,7 @@ async def a_repeated_delivery_adds_nothing(world: World, case: Case, _: Any) -> 
             assert answer.json()[key] == first.json()[key]
     other = await world.send(admission="coalesce", deliveryId="wh-1", message="other")
     assert (other.status, other.json()["error"]) == (409, "delivery_conflict")
-    start = await world.request(
-        "POST", "/v1/session", body={"message": "x", "deliveryId": "wh-1"}
-    )
+    start = await world.request("POST", "/v1/session", body={"message": "x", "deliveryId": "wh-1"})
     assert (start.status, start.json()["error"]) == (409, "delivery_conflict")
     await _finish(world)
     assert len(world.outcomes(session_id, "wh-1")) == 1
@@ -353,18 +354,22 @@ async def a_bad_line_in_the_middle_is_skipped(world: World, case: Case, _: Any) 
 async def a_full_disk_is_survived(world: World, case: Case, _: Any) -> None:
     """The turn fails with its cause, new sends get 503, and space brings everything back."""
     mount = world.root
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={case['steps'][0]['bytes']}", "tmpfs", str(mount)],
-        capture_output=True,
-        check=False,
-    )
-    if made.returncode != 0:
+    size = f"size={case['steps'][0]['bytes']}"
+    if await _mount("mount", "-t", "tmpfs", "-o", size, "tmpfs", str(mount)) != 0:
         raise NotCoveredError("mount_small_state_root (this machine may not mount)")
     try:
         await _fill_and_free(world, case)
     finally:
         await world.stop()
-        subprocess.run(["umount", "-l", str(mount)], check=True)
+        assert await _mount("umount", "-l", str(mount)) == 0
+
+
+async def _mount(*command: str) -> int:
+    try:
+        run = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.DEVNULL)
+    except FileNotFoundError:
+        return -1
+    return await run.wait()
 
 
 async def _fill_and_free(world: World, case: Case) -> None:
@@ -444,7 +449,8 @@ async def clients_that_do_not_read_cost_little(world: World, case: Case, _: Any)
     stalled = []
     for _number in range(case["steps"][1]["count"]):
         client = socket.create_connection((host, int(port)))
-        client.sendall(f"GET /v1/session/{session_id}/stream HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        request = f"GET /v1/session/{session_id}/stream HTTP/1.1\r\nHost: {host}\r\n\r\n"
+        client.sendall(request.encode())
         stalled.append(client)
     reader = asyncio.ensure_future(_count_bytes(world, session_id))
     await asyncio.sleep(0)
@@ -484,7 +490,7 @@ def _rss() -> int:
 
 @judge("E-28")
 async def a_proxy_neither_buffers_nor_cuts(world: World, case: Case, _: Any) -> None:
-    """Behind nginx with its defaults events come one by one, and silence does not end the stream."""
+    """Behind nginx with its defaults events come one by one, and silence ends no stream."""
     if shutil.which("nginx") is None:
         raise NotCoveredError("through_proxy (nginx is installed by make test-real)")
     from tests.cases import proxy
@@ -596,7 +602,7 @@ async def hostile_file_paths_are_refused(world: World, case: Case, variant: Any)
 
 @judge("E-34")
 async def links_are_not_followed(world: World, case: Case, _: Any) -> None:
-    """Files that would go through the agent's links are refused; their targets stay as they were."""
+    """Files that would go through the agent's links are refused; targets stay as they were."""
     session_id = await _begin(world, case)
     folder = world.root / "sessions" / session_id / "workspace"
     victim = world.root / "victim"
@@ -646,7 +652,7 @@ async def a_deleted_session_is_gone(world: World, case: Case, _: Any) -> None:
 
 @judge("E-38")
 async def another_callers_session_is_forbidden(world: World, case: Case, _: Any) -> None:
-    """403 on every route that names it, before the first byte; 404 for unknown ids; an empty list."""
+    """403 on every route that names it, before the first byte; unknown ids are 404."""
     await world.start()
     await world.play(case["steps"][0])
     for step in case["steps"][1:]:
@@ -704,7 +710,8 @@ async def _read_all(client: aiohttp.ClientSession, session_id: str) -> int:
 
 async def _until_running(host: HostProcess, sessions: list[str]) -> None:
     async with asyncio.timeout(10):
-        while not all(b'"step.started"' in host.log_bytes(session) for session in sessions):
+        # Another process makes the condition true, so there is no event to wait for.
+        while not all(b'"step.started"' in host.log_bytes(s) for s in sessions):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 

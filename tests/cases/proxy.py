@@ -69,19 +69,21 @@ async def check(world: World, address: str, session_id: str, *, silence: float) 
     owner = world.core._owners[session_id]
     url = f"{address}/v1/session/{session_id}/stream"
     headers = {"Accept-Encoding": "gzip"}
-    async with aiohttp.ClientSession(auto_decompress=False) as client:
-        async with client.get(url, headers=headers) as response:
-            assert response.headers["Content-Type"].startswith("application/x-ndjson")
-            assert "Content-Encoding" not in response.headers
-            assert "Content-Length" not in response.headers
-            first = await asyncio.wait_for(response.content.readline(), 1)
-            assert json.loads(first)["type"] == "session.started"
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(silence):
-                    while await response.content.readline():
-                        pass
-                    raise AssertionError("the proxy ended the stream")
-            owner.emit("agent.bound", {"harness": "here", "conversationId": "1"})
-            async with asyncio.timeout(1):
-                while b"agent.bound" not in await response.content.readline():
+    async with (
+        aiohttp.ClientSession(auto_decompress=False) as client,
+        client.get(url, headers=headers) as response,
+    ):
+        assert response.headers["Content-Type"].startswith("application/x-ndjson")
+        assert "Content-Encoding" not in response.headers
+        assert "Content-Length" not in response.headers
+        first = await asyncio.wait_for(response.content.readline(), 1)
+        assert json.loads(first)["type"] == "session.started"
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(silence):
+                while await response.content.readline():
                     pass
+                raise AssertionError("the proxy ended the stream")
+        owner.emit("agent.bound", {"harness": "here", "conversationId": "1"})
+        async with asyncio.timeout(1):
+            while b"agent.bound" not in await response.content.readline():
+                pass

@@ -1,4 +1,4 @@
-"""Each case runs by its id: ``pytest tests/cases -k E-12``, or another file with ``--cases FILE``."""
+"""Each case runs by its id: ``pytest tests/cases -k E-12``; another file with ``--cases FILE``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tests.cases.conftest import NOT_COVERED
 from tests.cases.judges import JUDGES
 from tests.cases.world import NotCoveredError, World

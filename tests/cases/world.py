@@ -1,4 +1,4 @@
-"""The host that a case runs against: in this process, on loopback, with time in the test's hands."""
+"""The host of a case: in this process, on loopback, with time in the test's hands."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any
 
 import aiohttp
 from aiohttp import web
+from tests.cases.harness import CaseHarness
 from yarl import URL
 
-from tests.cases.harness import CaseHarness
 from threadline.agent.config import Agent
 from threadline.agent.tools import tool
 from threadline.auth import bearer, local_dev_strict

@@ -170,9 +170,7 @@ async def test_progress_leaves_half_of_the_places_to_final_posts(clock: ManualCl
     await calls.close()
 
 
-async def test_idle_keys_are_forgotten(
-    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_idle_keys_are_forgotten(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("threadline.channel.limiter._MANY", 5)
     limiter = Limiter(clock)
     limiter.pause("paused", "post", 60)

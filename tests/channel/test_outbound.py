@@ -112,9 +112,7 @@ class Desk:
             settle_seconds=1.0,
         )
         project = Project.of(agent, slug="desk")
-        store = EmbeddedStore(
-            self.root, disk=self.disk, clock=self.clock, boot=f"boot {self.boot}"
-        )
+        store = EmbeddedStore(self.root, disk=self.disk, clock=self.clock, boot=f"boot {self.boot}")
         self.agent = AgentRuntime(project, self.root, clock=self.clock, store=store)
         await self.agent.start()
         return self
@@ -315,7 +313,9 @@ async def test_an_answer_without_its_receipt_is_found(desks: Callable[..., Desk]
     target.faults["send"] = [Fault(arrives=True, hangs=True)]
     await desk.say("hello", "d1")
     await desk.until(lambda: target.posts)
-    assert await desk.outbound("d1") == [{"channel": "desk", "intentAt": desk.agent.services.stamp()}]
+    assert await desk.outbound("d1") == [
+        {"channel": "desk", "intentAt": desk.agent.services.stamp()}
+    ]
     await desk.kill()
     await desk.start()
     await desk.rest()
@@ -363,9 +363,9 @@ async def test_what_a_drain_cuts_off_is_looked_up_later(
     target.faults["send"] = [Fault(arrives=arrives, hangs=True)]
     await desk.say("hello", "d1")
     await desk.until(lambda: target.calls == ["send"])
-    await desk.until(lambda: desk.events(desk.agent.store.sessions()[0].id)[-1]["type"] == (
-        "session.waiting"
-    ))
+    await desk.until(
+        lambda: desk.events(desk.agent.store.sessions()[0].id)[-1]["type"] == ("session.waiting")
+    )
     await desk.close()
     # When a channel closes its client, nobody posts with it any more.
     assert closed == [0]
@@ -546,7 +546,9 @@ async def test_progress_has_the_whole_text_so_far(desks: Callable[..., Desk]) ->
         desk.speaker.words.release()
         await desk.until(lambda count=count: len(streaming.seen) == count)
         # The worker has ended in between, and knows what was said before.
-        await desk.until(lambda: all(w.worker is None for w in desk.agent.dispatcher._lines.values()))
+        await desk.until(
+            lambda: all(w.worker is None for w in desk.agent.dispatcher._lines.values())
+        )
         assert streaming.seen[-1][1] == text
     desk.speaker.words.release()
     await desk.rest()
@@ -562,9 +564,12 @@ async def test_progress_gets_the_latest_not_each_piece(desks: Callable[..., Desk
     for count in range(1, 5):
         desk.speaker.words.release()
         await desk.until(lambda count=count: desk.speaker.said == count and streaming.seen)
-        await desk.until(lambda: desk.agent.core._owners and all(
-            owner._flushing is None for owner in desk.agent.core._owners.values()
-        ))
+        await desk.until(
+            lambda: (
+                desk.agent.core._owners
+                and all(owner._flushing is None for owner in desk.agent.core._owners.values())
+            )
+        )
     await desk.until(lambda: all(w.worker is None for w in desk.agent.dispatcher._lines.values()))
     streaming.hold.set()
     await desk.until(lambda: len(streaming.seen) == 2)

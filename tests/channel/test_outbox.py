@@ -261,9 +261,7 @@ async def test_a_wait_that_is_too_long_is_not_begun(box: Box) -> None:
     record = await box.post(target, seconds=0)
     assert record.failure == "TryAgain: tomorrow"
     second = await box.post(target, name="q", seconds=0)
-    assert second.failure == (
-        "TimeoutError: The target wants no call for another 86400 seconds."
-    )
+    assert second.failure == ("TimeoutError: The target wants no call for another 86400 seconds.")
     assert target.calls == ["send"]
 
 
@@ -403,9 +401,7 @@ async def test_a_find_that_returns_nonsense_is_an_error(box: Box) -> None:
     target = Odd(found=True)
     target.faults["send"] = [LOST]
     record = await box.post(target)
-    assert record.failure == (
-        "TypeError: find() returned bool; it returns a reference or None."
-    )
+    assert record.failure == ("TypeError: find() returned bool; it returns a reference or None.")
 
 
 async def test_any_text_can_be_posted(box: Box) -> None:

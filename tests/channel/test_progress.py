@@ -43,7 +43,10 @@ def test_the_pieces_of_a_text_are_one_and_it_is_whole() -> None:
     texts = Texts()
     first = texts.latest([piece(0, "a"), other(1), piece(2, "b"), thought(3, "x"), piece(4, "c")])
     assert said(first) == [(1, "", ""), (3, "x", "x"), (4, "abc", "abc")]
-    assert said(texts.latest([piece(5, "d"), thought(6, "y")])) == [(5, "d", "abcd"), (6, "y", "xy")]
+    assert said(texts.latest([piece(5, "d"), thought(6, "y")])) == [
+        (5, "d", "abcd"),
+        (6, "y", "xy"),
+    ]
     assert bool(texts)
 
 

@@ -60,9 +60,7 @@ async def soak(
     """Run it all in a folder; raises TimeoutError when it takes longer than ``seconds``."""
     began = time.monotonic()
     async with asyncio.timeout(seconds), Service(seed) as service:
-        host = HostProcess(
-            folder, project=PROJECT, environment={"OUTBOUND_SERVICE": service.url}
-        )
+        host = HostProcess(folder, project=PROJECT, environment={"OUTBOUND_SERVICE": service.url})
         killer = _Killer(host, service, kills, random.Random(seed))
         try:
             await host.start()

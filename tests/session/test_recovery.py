@@ -226,7 +226,7 @@ def test_an_unknown_write_is_asked_about() -> None:
     ]
     assert "tool2" in plan.events[2].data["text"]
     assert "tool0" not in plan.events[2].data["text"]
-    assert plan.events[3].data["code"] == "write_unknown"
+    assert plan.events[3].data["asks"] is True
     assert plan.resume is None
     again = recover(log.state(), facts(log, pending=[delivery(2)]))
     assert again.start
@@ -245,7 +245,7 @@ def test_an_open_task_with_an_unknown_write_fails() -> None:
     log.step(1, "write", results=0)
     plan = recover(log.state(), facts(log))
     assert types(plan)[-2:] == ["turn.failed", "session.failed"]
-    assert plan.events[-1].data["error"]["code"] == "write_unknown"
+    assert plan.events[-1].data["error"]["code"] == "host_restarted"
 
 
 # Nudges that the history holds

@@ -240,7 +240,7 @@ async def test_an_open_write_is_asked_about(host: Host) -> None:
     await host.restart()
     await host.rest()
     host.check()
-    assert host.ends() == ["write_unknown"]
+    assert host.ends() == ["host_restarted"]
     said = host.events(type_="message.completed")[-1]["data"]
     assert "work" in said["text"]
     assert said["finishReason"] == "stop"
@@ -266,7 +266,7 @@ async def test_a_task_with_an_open_write_fails(host: Host) -> None:
     await host.restart()
     await host.rest()
     host.check()
-    assert host.events("t")[-1]["data"]["error"]["code"] == "write_unknown"
+    assert host.events("t")[-1]["data"]["error"]["code"] == "host_restarted"
 
 
 async def test_a_write_starts_only_when_its_request_is_on_disk(host: Host) -> None:

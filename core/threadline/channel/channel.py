@@ -140,7 +140,8 @@ class Channel:
     ``auth``: the chain of policies; None is ``[local_dev_strict()]``, ``[]`` admits nobody.
     ``admission``: what a ``send`` without one does to a busy session. ``owner``: ``"caller"``, or
     ``"channel"`` when many speak in one conversation. ``tokens``: their format. ``mount``: the path
-    prefix, by default ``/v1/channels/<id>``. ``prepare``: fetches what belongs to a message. ``id`` is set when the channel is mounted.
+    prefix, by default ``/v1/channels/<id>``. ``prepare``: fetches what belongs to a
+    message. ``id`` is set when the channel is mounted.
     """
 
     def __init__(

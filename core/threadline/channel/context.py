@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from threadline.channel.deadline import Deadline
     from threadline.channel.outbox import Target
     from threadline.channel.runtime import ChannelRuntime
-    from threadline.session.admission import Admitted
     from threadline.events import Event
+    from threadline.session.admission import Admitted
     from threadline.session.core import Fate
 
 __all__ = [

@@ -40,7 +40,7 @@ _TURNS = 16
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0
 
 
-class _NotOpen(Exception):  # noqa: N818 - no error: its next opening goes on
+class _NotOpen(Exception):
     """The session is not open here any more."""
 
 

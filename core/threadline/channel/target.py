@@ -31,7 +31,7 @@ _NEVER_SENT = frozenset(
 )
 
 
-class TryAgain(ThreadlineError):  # noqa: N818 - it says what to do
+class TryAgain(ThreadlineError):
     """The target could not take the post now; ``retry_after`` is in seconds, when it is known.
 
     ``sent=False`` says that it surely was not taken, so that nobody has to look for it.

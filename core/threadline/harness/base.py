@@ -1,12 +1,13 @@
 """What runs a turn: the protocol between the core and a harness.
 
 A harness gets a :class:`Turn` and returns a :class:`TurnResult`. Everything it says goes through
-the turn, in this order within a step: ``step_started``, deltas, ``step_completed``, ``actions`` (the
-step's tool calls), ``boundary``. At the boundary, and nowhere else, it asks for nudges. It puts them
-into its own history, and when that holds them calls ``confirm``; only then may the model go on.
+the turn, in this order within a step: ``step_started``, deltas, ``step_completed``, ``actions``
+(the step's tool calls), ``boundary``. At the boundary, and nowhere else, it asks for nudges. It
+puts them into its own history, and when that holds them calls ``confirm``; only then may the model
+go on.
 
-Cancellation is asyncio cancellation. A harness that catches it to clean up calls ``checkpoint`` with
-the messages it has and raises it again.
+Cancellation is asyncio cancellation. A harness that catches it to clean up calls ``checkpoint``
+with the messages it has and raises it again.
 """
 
 from __future__ import annotations
@@ -130,8 +131,8 @@ class ActionBatch(Protocol):
 class TurnResult:
     """How a turn ended well.
 
-    ``result`` is the final text, or any JSON value. ``usage`` has the keys of the ``usage`` field of
-    ``turn.completed``; ``messages`` are the history records since the last checkpoint.
+    ``result`` is the final text, or any JSON value. ``usage`` has the keys of the ``usage`` field
+    of ``turn.completed``; ``messages`` are the history records since the last checkpoint.
     """
 
     result: Any
@@ -215,5 +216,3 @@ class Harness(Protocol):
 
     async def run(self, turn: Turn) -> TurnResult:
         """Run one turn to its end."""
-
-

@@ -203,7 +203,7 @@ class AgentRoutes:
         raise NotFound(f"There is no delivery {delivery_id[:200]!r} in your sessions.")
 
     async def _outbound(self, delivery: DeliveryRecord) -> list[dict[str, Any]]:
-        """Return what the channel posted in the turn that carries the delivery, and its resumptions."""
+        """Return what the channel posted in the delivery's turn and in its resumptions."""
         posts = self.agent.store.outbound(delivery.session_id)
         if delivery.turn_id is None or not posts:
             return []

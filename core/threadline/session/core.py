@@ -20,9 +20,7 @@ from threadline.errors import (
     Draining,
     NotFound,
     SessionBusy,
-    StoreUnavailable,
     ThreadlineError,
-    WorkspaceUnavailable,
 )
 from threadline.harness.base import Harness, ToolCall, ToolResult
 from threadline.ids import new_id
@@ -55,6 +53,7 @@ IDLE_SECONDS = 30.0
 SWEEP_SECONDS = 5.0
 RETENTION_SECONDS = 3600.0
 _REMEMBERED = 10_000
+_TURN_ENDS = ("turn.completed", "turn.failed")
 _MILLISECOND = timedelta(milliseconds=1)
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
@@ -312,9 +311,12 @@ class SessionCore:
             return False
         # Never earlier than the turn it is meant for, whatever the wall clock did meanwhile.
         at = max(self.services.stamp(), owner.lease.last_at)
-        stop = await self.store.stop(
-            session_id, at=at, clear_pending=clear_pending, before=before
-        )
+        try:
+            stop = await self.store.stop(
+                session_id, at=at, clear_pending=clear_pending, before=before
+            )
+        except NotFound:
+            return False
         return self._stopped.pop(stop.seq, False)
 
     def _inbox(self, item: InboxItem) -> None:
@@ -467,9 +469,7 @@ class SessionCore:
 
     # What became of it
 
-    async def follow(
-        self, session_id: str, start: int = 0
-    ) -> AsyncIterator[Mapping[str, Any]]:
+    async def follow(self, session_id: str, start: int = 0) -> AsyncIterator[Mapping[str, Any]]:
         """Yield a session's events from an index on, decoded, as they are recorded."""
         async for chunk in self.store.read(session_id, start, follow=True):
             for line in chunk.split(b"\n"):
@@ -496,9 +496,8 @@ class SessionCore:
                 fate = _outcome(event, delivery.delivery_id)
                 if fate is not None and (not settled or fate.outcome == "cleared"):
                     return fate
-            elif event["type"] in ("turn.completed", "turn.failed"):
-                if event.get("turnId") == fate.turn_id:
-                    return _settled(fate, event["type"], data)
+            elif event["type"] in _TURN_ENDS and event.get("turnId") == fate.turn_id:
+                return _settled(fate, event["type"], data)
         if self.services.draining:
             raise Draining("The host shut down before this was known. Ask again in a moment.")
         return Fate("cleared", status="cleared", error={"code": "session_deleted"})

@@ -39,18 +39,23 @@ class OpenTurn:
 
 @dataclass(slots=True)
 class EndedTurn:
-    """How the last turn ended; ``turn`` is what it was."""
+    """How the last turn ended; ``turn`` is what it was.
+
+    ``asks``: a write call was open, so a person decides whether it is tried again.
+    """
 
     turn: OpenTurn
     status: str
     code: str | None = None
     message: str = ""
     result: Any = None
+    asks: bool = False
 
     @property
     def wants_resume(self) -> bool:
         """True when the turn was only interrupted, so that recovery may go on with it."""
-        return self.status == "interrupted" and self.code in ("host_restarted", "host_shutdown")
+        interrupted = self.code in ("host_restarted", "host_shutdown") and not self.asks
+        return self.status == "interrupted" and interrupted
 
 
 @dataclass(slots=True)
@@ -136,6 +141,7 @@ def _turn_ended(state: State, event: Mapping[str, Any], data: Mapping[str, Any])
         data.get("code"),
         str(data.get("message") or ""),
         data.get("result"),
+        asks=bool(data.get("asks")),
     )
     state.turn = None
     state.status = "between"

@@ -450,7 +450,7 @@ class SessionOwner:
         return turn, problems
 
     def folder(self, cwd: str | None = None) -> Path:
-        """Return the session's working folder: a delivery's, the session's, the agent's, its own."""
+        """Return the working folder: a delivery's, the session's, the agent's, or its own."""
         chosen = cwd or self.record.cwd or self.services.local_cwd
         return Path(chosen) if chosen else self.services.store.workspace(self.record.id)
 
@@ -778,7 +778,7 @@ class SessionOwner:
         return self.phase == "idle" and not self.pending and self._flushing is None and done
 
     def abort(self, reason: Literal["session_deleted", "store_failed"]) -> None:
-        """This process may not write the session any more: end the turn, record nothing."""
+        """End the turn and record nothing: this process may not write the session any more."""
         if self.closed:
             return
         self.closed = True
@@ -803,9 +803,9 @@ class SessionOwner:
             if self._unwritten:
                 return
             self._note_stops(self._stops)
-            if self.phase == "idle" and not self.pending and self.state.resting:
-                if self.services.caught_up(self.record.id):
-                    self._note_rest()
+            resting = self.phase == "idle" and not self.pending and self.state.resting
+            if resting and self.services.caught_up(self.record.id):
+                self._note_rest()
         self.closed = True
 
 

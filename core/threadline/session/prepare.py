@@ -1,7 +1,7 @@
-"""What a channel fetches for a delivery before the model sees it: after it is durable, with a deadline.
+"""What a channel fetches for a delivery, after it is durable and before the model sees it.
 
-Preparations run side by side; prompts keep arrival order; an interrupt never waits for one. When one
-fails, the prompt says what is missing: the delivery is never lost for it.
+Preparations run side by side, each with a deadline; prompts keep arrival order; an interrupt never
+waits for one. When one fails, the prompt says what is missing: the delivery is never lost for it.
 """
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ class Resume:
 class Plan:
     """Events to append, in order; then resume, start what is pending, or rest.
 
-    ``stopped`` is what a stop met while it waited for a slot: its prompt and its end are still to be
-    recorded, together.
+    ``stopped`` is what a stop met while it waited for a slot: its prompt and its end are still to
+    be recorded, together.
     """
 
     events: list[Planned] = field(default_factory=list)
@@ -104,14 +104,12 @@ def started_data(facts: Facts) -> dict[str, Any]:
         "mode": session.mode,
         "principal": session.owner.to_wire(),
     }
-    for key, value in (
-        ("title", session.title),
-        ("purpose", session.purpose),
-        ("parent", session.parent),
-    ):
-        if value is not None:
-            data[key] = value
-    return data
+    optional = {
+        "title": session.title,
+        "purpose": session.purpose,
+        "parent": session.parent,
+    }
+    return data | {key: value for key, value in optional.items() if value is not None}
 
 
 def _append_confirmed_nudges(
@@ -184,8 +182,8 @@ def _close(state: State, facts: Facts, plan: Plan, pending: Sequence[DeliveryRec
     )
     _close_calls(turn, plan)
     status, code, message = _reason(turn, facts, pending)
-    if code == "host_restarted" and unknown and facts.on_restart == "resume":
-        code = "write_unknown"
+    asks = bool(code == "host_restarted" and unknown and facts.on_restart == "resume")
+    if asks:
         message = UNKNOWN_WRITE.format(tools=" and ".join(unknown))
         plan.events.append(
             Planned(
@@ -194,10 +192,11 @@ def _close(state: State, facts: Facts, plan: Plan, pending: Sequence[DeliveryRec
                 turn.id,
             )
         )
-    plan.events.append(
-        Planned("turn.failed", {"status": status, "code": code, "message": message}, turn.id)
-    )
-    return EndedTurn(turn, status, code, message)
+    ended: dict[str, Any] = {"status": status, "code": code, "message": message}
+    if asks:
+        ended["asks"] = True
+    plan.events.append(Planned("turn.failed", ended, turn.id))
+    return EndedTurn(turn, status, code, message, asks=asks)
 
 
 def _reason(
@@ -249,9 +248,7 @@ def _clear(facts: Facts, plan: Plan, pending: list[DeliveryRecord]) -> list[Deli
     return [d for d in pending if d.delivery_id not in plan.settled]
 
 
-def _resume(
-    ended: EndedTurn, facts: Facts, pending: Sequence[DeliveryRecord]
-) -> Resume | None:
+def _resume(ended: EndedTurn, facts: Facts, pending: Sequence[DeliveryRecord]) -> Resume | None:
     turn = ended.turn
     wanted = facts.on_restart == "resume" and facts.resumes and bool(turn.prompt)
     stopped = _stopped(turn, facts)

@@ -224,8 +224,10 @@ class RunningTurn:
             self.checkpoint(messages)
         await self._owner.flush()
         self._check()
-        return [_nudge(delivery, self._owner.place_files(delivery, self.workspace))
-                for delivery in self._owner.steerable()]
+        return [
+            _nudge(delivery, self._owner.place_files(delivery, self.workspace))
+            for delivery in self._owner.steerable()
+        ]
 
     async def confirm(self, nudges: Sequence[Nudge], messages: Sequence[Any]) -> None:
         """Record that the history holds the nudges; return when the log says so."""

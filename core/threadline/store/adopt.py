@@ -56,6 +56,6 @@ def adopted_outcomes(
             outcome = Outcome(data["deliveryId"], "steered", index, turn)
             found.append((outcome, data.get("text", ""), at))
         elif event["type"] == "deliveries.cleared":
-            for delivery_id in data.get("deliveryIds", []):
-                found.append((Outcome(delivery_id, "cleared", index, turn), "", at))
+            cleared = data.get("deliveryIds", [])
+            found.extend((Outcome(i, "cleared", index, turn), "", at) for i in cleared)
     return found

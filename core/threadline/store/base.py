@@ -3,9 +3,9 @@
 The protocol is written for many hosts. One process at a time holds a session's :class:`Lease` and
 appends to its log; any process may accept deliveries for it. What a store owes:
 
-- ``accept`` and ``stop`` are durable when they return, each in one transaction. Their records reach
-  the callback given to ``listen`` in commit order, before the awaiting caller goes on, and also when
-  that caller was cancelled.
+- ``accept`` and ``stop`` are durable when they return, each in one transaction. Their records
+  reach the callback given to ``listen`` in commit order, before the awaiting caller goes on, and
+  also when that caller was cancelled.
 - ``append`` fails with :class:`~threadline.errors.LeaseLost` when the lease is stale.
 - Readers see whole lines only, in order, and only what was appended.
 """
@@ -67,15 +67,13 @@ class SessionRecord:
             "principal": self.owner.to_wire(),
             "createdAt": self.created_at,
         }
-        for key, value in (
-            ("title", self.title),
-            ("purpose", self.purpose),
-            ("cwd", self.cwd),
-            ("parent", self.parent),
-        ):
-            if value is not None:
-                wire[key] = value
-        return wire
+        optional = {
+            "title": self.title,
+            "purpose": self.purpose,
+            "cwd": self.cwd,
+            "parent": self.parent,
+        }
+        return wire | {key: value for key, value in optional.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +130,8 @@ class AcceptRequest:
 
     The target is ``session_id`` (checked against ``token``), or the session that ``token`` names in
     the channel (created when there is none), or, with neither, a new session with a fresh token.
-    ``owner`` would own a new session; ``may`` decides whether ``principal`` may speak in an existing
-    one; both are applied inside the transaction, so ``may`` must be pure.
+    ``owner`` would own a new session; ``may`` decides whether ``principal`` may speak in an
+    existing one; both are applied inside the transaction, so ``may`` must be pure.
     """
 
     channel: str
@@ -236,8 +234,8 @@ class Checkpoint:
 class Lease:
     """The right to write one session's log, from ``next_index`` on.
 
-    ``mark`` is the last resting place that the log still has; ``recovered`` names the indices that a
-    power cut may have taken.
+    ``mark`` is the last resting place that the log still has; ``recovered`` names the indices that
+    a power cut may have taken.
     """
 
     session: SessionRecord

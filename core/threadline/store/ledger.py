@@ -453,7 +453,7 @@ class Ledger:
         )
 
     def floor(self, session_id: str) -> int:
-        """Return where the log went on after the last power cut, even if nothing of that is left."""
+        """Return where the log went on after the last power cut, though nothing may be left."""
         row = self.sql.execute("SELECT floor FROM sessions WHERE id = ?", (session_id,)).fetchone()
         return int(row[0]) if row else 0
 

@@ -1,4 +1,4 @@
-"""The files of a session: its log, its history, its blobs; one open handle each, a bounded cache."""
+"""The files of a session: its log, history and blobs; open handles are a bounded cache."""
 
 from __future__ import annotations
 

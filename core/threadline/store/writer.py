@@ -118,7 +118,7 @@ class Writer:
         self._answer(jobs)
 
     def _gather(self, lazy: list[_Job]) -> tuple[list[_Job], bool]:
-        """Return the next batch, lazy work first, and whether to go on; fills ``lazy`` meanwhile."""
+        """Return the next batch, lazy work first, and whether to go on; may fill ``lazy``."""
         try:
             job = self._jobs.get(timeout=self._patience(lazy))
         except queue.Empty:

@@ -14,7 +14,7 @@ __all__ = ["LawBroken", "check_laws", "violations"]
 _SEPARATORS = ("\u2028", "\u2029", "\u0085")
 
 
-class LawBroken(AssertionError):  # noqa: N818
+class LawBroken(AssertionError):
     """A log breaks a law; the message lists how, then shows the log."""
 
 

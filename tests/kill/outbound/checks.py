@@ -65,7 +65,8 @@ def _chains(events: list[dict[str, Any]]) -> list[_Chain]:
     chains: dict[str, _Chain] = {}
     for event in events:
         data, turn_id = event["data"], event.get("turnId")
-        if turn_id is None:
+        if turn_id is None or event["type"] == "turn.queued":
+            # A host that dies meanwhile takes the waiting turn's id along.
             continue
         if event["type"] == "turn.started" and data.get("resumes"):
             chains[turn_id] = chains[data["resumes"]]

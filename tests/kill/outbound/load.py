@@ -69,7 +69,9 @@ class Rooms:
                         self.acknowledged[delivery_id] = said["sessionId"]
                         return
                     if answer.status != 503:
-                        raise AssertionError(f"{delivery_id}: {answer.status} {await answer.text()}")
+                        raise AssertionError(
+                            f"{delivery_id}: {answer.status} {await answer.text()}"
+                        )
             except (aiohttp.ClientError, ConnectionError):
                 pass
             self.retries += 1

@@ -54,7 +54,7 @@ class Service:
     async def __aenter__(self) -> Service:
         """Serve on a free port."""
         self._dice.seed(self.seed)
-        app = web.Application()
+        app = web.Application(middlewares=[_forgiving])
         app.router.add_post("/messages", self._post)
         app.router.add_get("/messages", self._find)
         app.router.add_patch("/messages/{ref}", self._edit)
@@ -139,6 +139,16 @@ class Service:
             self.counts["done with a 502"] += 1
             return web.json_response({}, status=502)
         return web.json_response(body)
+
+
+@web.middleware
+async def _forgiving(request: web.Request, handler: Any) -> web.StreamResponse:
+    """Whoever sends half a request and is killed was never heard."""
+    try:
+        answer: web.StreamResponse = await handler(request)
+    except ConnectionResetError:
+        return _hang_up(request)
+    return answer
 
 
 def _hang_up(request: web.Request) -> web.StreamResponse:

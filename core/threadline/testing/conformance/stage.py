@@ -47,7 +47,7 @@ _STRANGER = bearer(
 _PING = re.compile(r"\bping(\d+)\b")
 
 
-class NotApplicable(Exception):  # noqa: N818
+class NotApplicable(Exception):
     """The check says nothing about this channel; the message says what it would need."""
 
 

@@ -1,6 +1,7 @@
 """The cases' agent, for a host in a process of its own."""
 
 from tests.cases.harness import CaseHarness
+
 from threadline import Agent
 from threadline.clock import SystemClock
 
