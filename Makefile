@@ -19,7 +19,7 @@ help:
 	@echo "make test-real  run the tests that need real parts: Chromium, a model API server"
 	@echo "make check      ruff, mypy --strict, import boundaries"
 	@echo "make bench      print the benchmark ratios"
-	@echo "make soak       the whole kill test: 5,000 deliveries, 30 kills"
+	@echo "make soak       the whole kill tests: 5,000 deliveries and 30 kills, then outbound posts"
 	@echo "make docs       print where the documentation is served"
 
 $(VENV)/bin/python:
@@ -67,6 +67,7 @@ bench: $(STAMP_DEV)
 
 soak: $(STAMP_DEV)
 	$(BIN)/python -m tests.kill.soak --deliveries 5000 --kills 30 $(ARGS)
+	$(BIN)/python -m tests.kill.soak_outbound --messages 2000 --kills 20
 
 docs: $(STAMP)
 	@echo "The pages are in docs/; a running host serves them at http://127.0.0.1:$(PORT)/docs"

@@ -86,8 +86,13 @@ class Post:
 class Target(Protocol):
     """Where a channel posts; ``credential`` and ``method`` name the limit that calls share."""
 
-    credential: str
-    method: str
+    @property
+    def credential(self) -> str:
+        """Whose limit a call counts against, for example a digest of the token."""
+
+    @property
+    def method(self) -> str:
+        """Which call it is, where the target limits each on its own."""
 
     async def send(self, post: Post) -> str:
         """Post it and return the target's own reference of it.
