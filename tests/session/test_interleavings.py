@@ -17,7 +17,7 @@ from threadline.errors import Conflict, NotFound, Unavailable
 from threadline.harness.base import Turn, TurnResult
 from threadline.harness.scripted import Call, Say, Scripted
 from threadline.session.slots import Slots
-from threadline.testing.faults import Crashed
+from threadline.testing.faults import Crashed, When
 
 EXAMPLES = 2 * settings().max_examples
 CONVERSATION = st.sampled_from("aab")
@@ -39,7 +39,10 @@ ACTION = st.one_of(
     st.tuples(st.just("failing_sync")),
     st.tuples(st.just("crash"), st.booleans()),
     st.tuples(
-        st.just("crash_at"), st.integers(1, 12), st.sampled_from(["before", "after", "torn"])
+        st.just("crash_at"),
+        st.integers(1, 12),
+        st.sampled_from(["before", "after", "torn"]),
+        st.booleans(),
     ),
     st.tuples(st.just("restart")),
     st.tuples(st.just("quiesce")),
@@ -79,6 +82,9 @@ class Driver:
         self.doing: set[asyncio.Task[Any]] = set()
         self.sent: list[tuple[str, str, str]] = []
         self.tokens: dict[str, str] = {}
+        self.power_fails = False
+        self.doubtful = False
+        self.uncertain = False
 
     async def begin(self) -> None:
         self.host._given["slots"] = Slots(2)
@@ -95,7 +101,7 @@ class Driver:
         for name, *arguments in actions:
             await getattr(self, name)(*arguments)
             if self.host.disk.dead:
-                await self.crash(False)
+                await self.crash(self.power_fails)
         await self.quiesce()
         await self.host.close()
         self.host.check_closed()
@@ -196,11 +202,13 @@ class Driver:
         self.host.disk.full = on
 
     async def failing_sync(self) -> None:
+        """What a crash right behind a failed sync leaves is nobody's promise in a power cut."""
         self.host.disk.failing_syncs = 1
+        self.doubtful = True
 
-    async def crash_at(self, operations: int, when: str) -> None:
-        disk = self.host.disk
-        disk.revive(operations, when)  # type: ignore[arg-type]
+    async def crash_at(self, operations: int, when: When, power_cut: bool) -> None:
+        self.host.disk.revive(operations, when)
+        self.power_fails = power_cut
 
     # Ends
 
@@ -209,7 +217,8 @@ class Driver:
         self.host.disk.die()
         await self._drop()
         self.host.disk.full = False
-        await self.host.kill(power_cut=power_cut)
+        self.uncertain = self.uncertain or self.doubtful
+        await self.host.kill(power_cut=power_cut and not self.uncertain)
         self.harness.soften()
         await self.begin()
 
@@ -245,11 +254,12 @@ class Driver:
                 await self.run(20)
                 self.doing = {task for task in self.doing if not task.done()}
                 if host.disk.dead:
-                    await self.crash(False)
+                    await self.crash(self.power_fails)
                 if self.doing or not host._rests():
                     await host.clock.elapse(0.5)
         host.check()
         host.tools.held = held
+        self.doubtful = False
 
 
 @settings(max_examples=EXAMPLES)

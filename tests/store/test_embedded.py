@@ -617,6 +617,26 @@ async def test_a_failed_sync_closes_the_session_until_it_is_opened_again(
     await store.close()
 
 
+async def test_a_failed_sync_is_known_to_the_next_process(rig: EmbeddedRig) -> None:
+    store = await rig.open()
+    first = await accept(store)
+    lease = await opened(store, first.session.id)
+    await write(store, lease, 2)
+    rig.disk.failing_syncs = 1
+    with pytest.raises(StoreUnavailable):
+        await store.sync(lease)
+    await rig.kill()
+    store = await rig.open()
+    again = await opened(store, first.session.id)
+    assert again.recovered is None
+    await store.sync(again)
+    await rig.kill()
+    rig.disk.lose_unsynced(rig.root)
+    store = await rig.open(boot="boot-2")
+    assert indices(await everything(store, first.session.id)) == [0, 1]
+    await store.close()
+
+
 async def test_all_waiting_syncs_hear_of_a_failure(rig: EmbeddedRig) -> None:
     store = await rig.open()
     first = await accept(store)

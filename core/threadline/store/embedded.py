@@ -51,7 +51,7 @@ from threadline.store.base import (
     Watermark,
 )
 from threadline.store.disk import Disk
-from threadline.store.ledger import Ledger, connect
+from threadline.store.ledger import SUSPECT, Ledger, connect
 from threadline.store.log import SESSION, WORKSPACE, Files, Handles, Head, reading
 from threadline.store.stock import Stock
 from threadline.store.writer import Writer
@@ -470,9 +470,10 @@ class EmbeddedStore:
             return None
         path = self._files.log(session_id)
         boot = self._reads.open_boot(session_id)
-        rebooted = boot is not None and boot != self._boot
-        self._mend(session_id, whole=rebooted, rewrite=session_id in self._suspect)
-        if session_id in self._suspect:
+        rebooted = boot is not None and boot.removesuffix(SUSPECT) != self._boot
+        suspect = session_id in self._suspect or (boot or "").endswith(SUSPECT)
+        self._mend(session_id, whole=rebooted, rewrite=suspect)
+        if suspect:
             self._rewrite_history(session_id)
             self._suspect.discard(session_id)
         if boot is not None:
@@ -645,12 +646,15 @@ class EmbeddedStore:
         try:
             await self._loop.run_in_executor(self._pool, self._sync_all, handles, fresh)
         except OSError as error:
-            # The system may have forgotten the lost pages: they must be written again.
+            # The system may have forgotten the lost pages: they must be written again, be it by
+            # another process.
             self._suspect.add(session_id)
             lease = self._leases.pop(session_id, None)
             self._handles.drop(self._files.log(session_id))
             if lease is not None:
                 self._damage.append(f"Session {session_id}: a sync failed: {error}.")
+            with contextlib.suppress(StoreUnavailable):
+                await self._writer.run(lambda: self._ledger.suspect(session_id), lambda _: None)
             raise StoreUnavailable(f"The log cannot be synced: {error}.") from error
         if outcomes:
             self._later(lambda: self._ledger.settle(session_id, outcomes))

@@ -36,9 +36,10 @@ from threadline.store.base import (
     Watermark,
 )
 
-__all__ = ["Ledger", "connect"]
+__all__ = ["SUSPECT", "Ledger", "connect"]
 
 SCHEMA_VERSION = 1
+SUSPECT = "!"
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS sessions (
@@ -450,6 +451,13 @@ class Ledger:
         self.sql.execute(
             "UPDATE sessions SET open_boot = ?, floor = ? WHERE id = ? AND deleted_at IS NULL",
             (self.boot, next_index, session_id),
+        )
+
+    def suspect(self, session_id: str) -> None:
+        """Note that a sync of the log failed, so that whoever opens it next writes it anew."""
+        self.sql.execute(
+            "UPDATE sessions SET open_boot = ? WHERE id = ? AND deleted_at IS NULL",
+            (self.boot + SUSPECT, session_id),
         )
 
     def floor(self, session_id: str) -> int:

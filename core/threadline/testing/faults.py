@@ -31,7 +31,7 @@ from threadline.store.disk import Disk
 if TYPE_CHECKING:
     from threadline.session.core import SessionCore
 
-__all__ = ["Crashed", "FaultyDisk", "crash"]
+__all__ = ["Crashed", "FaultyDisk", "When", "crash"]
 
 When = Literal["before", "after", "torn"]
 
