@@ -1,4 +1,4 @@
-"""Handlers and their posts on a whole agent: at least once, visible once, whatever ends a process."""
+"""Handlers and their posts on a whole agent: at least once, visible once, through any crash."""
 
 from __future__ import annotations
 
@@ -486,8 +486,7 @@ async def test_each_post_of_each_handler_has_its_own_name(desks: Callable[..., D
 
         @channel.on("message.completed")
         async def first(event: Event[MessageCompleted], ctx: EventContext) -> None:
-            for text in ("one", "two"):
-                records.append(await ctx.post(target, text))
+            records.extend([await ctx.post(target, text) for text in ("one", "two")])
 
         @channel.on("message.completed")
         async def second(event: Event[MessageCompleted], ctx: EventContext) -> None:
@@ -803,8 +802,7 @@ async def test_a_handler_that_hangs_is_cut_off_and_posting_does_not_count(
 
         @channel.on("message.completed")
         async def answered(event: Event[MessageCompleted], ctx: EventContext) -> None:
-            for text in ("one", "two"):
-                heard.append((await ctx.post(target, text)).failure)
+            heard.extend([(await ctx.post(target, text)).failure for text in ("one", "two")])
             await asyncio.Event().wait()
 
         @channel.on("message.completed")

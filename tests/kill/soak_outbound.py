@@ -98,12 +98,16 @@ class _Killer:
     killed: int = 0
     struck: int = 0
 
+    async def _acknowledged(self, rooms: Rooms, count: int, speaking: asyncio.Task[None]) -> None:
+        """Return when so many messages were acknowledged, or nobody speaks any more."""
+        while len(rooms.acknowledged) < count and not speaking.done():  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
+
     async def run(self, rooms: Rooms, speaking: asyncio.Task[None]) -> None:
         """Kill so often, spread over the load."""
         moments = sorted(self.dice.sample(range(max(rooms.messages, self.kills + 1)), self.kills))
         while self.killed < self.kills:
-            while len(rooms.acknowledged) < moments[self.killed] and not speaking.done():
-                await asyncio.sleep(0.002)
+            await self._acknowledged(rooms, moments[self.killed], speaking)
             await self._moment()
             again = True
             while again and self.killed < self.kills:

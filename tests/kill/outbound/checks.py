@@ -12,6 +12,7 @@ from typing import Any
 from tests.kill.host import HostProcess
 from tests.kill.outbound.load import Rooms, get
 from tests.kill.outbound.service import Service
+
 from threadline.testing.laws import violations
 
 __all__ = ["check", "settle"]

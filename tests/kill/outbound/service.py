@@ -1,4 +1,4 @@
-"""A chat service outside: it keeps every message, and now and then refuses, fails or says nothing."""
+"""A chat service outside: it keeps every message; at times it refuses, fails or says nothing."""
 
 from __future__ import annotations
 
