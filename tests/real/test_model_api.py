@@ -126,7 +126,8 @@ def test_a_tool_call_and_an_answer(host: str, api: str) -> None:
     assert completed["usage"]["requests"] == 2
     assert completed["usage"]["inputTokens"] > 0
     requests = json.dumps(_call(f"{api}/_llmock/requests"))
-    assert "On-call" in requests or "on-call" in requests
+    instructions = (ROOT / "examples/oncall/agent/instructions.md").read_text("utf-8")
+    assert json.dumps(instructions.splitlines()[0])[1:-1] in requests
     assert "p95 latency" in requests
 
 
