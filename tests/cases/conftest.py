@@ -20,10 +20,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Count what was not covered."""
     reasons = list(_reasons(terminalreporter.stats.get("skipped", [])))
+    steps = list(_steps(terminalreporter.stats.get("passed", [])))
+    if steps:
+        terminalreporter.write_sep("-", f"cases: {len(steps)} steps not covered")
+        for step in steps:
+            terminalreporter.write_line(step)
     if reasons:
         terminalreporter.write_sep("-", f"cases: {len(reasons)} not covered")
         for reason in reasons:
             terminalreporter.write_line(reason)
+
+
+def _steps(reports: list[Any]) -> Iterator[str]:
+    """Yield the steps that a case which passed could not take."""
+    for report in reports:
+        for name, step in report.user_properties:
+            if name == NOT_COVERED:
+                yield f"{report.nodeid.partition('[')[2].rstrip(']')}: {step}"
 
 
 def _reasons(reports: list[Any]) -> Iterator[str]:

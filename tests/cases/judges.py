@@ -657,7 +657,8 @@ async def another_callers_session_is_forbidden(world: World, case: Case, _: Any)
     await world.play(case["steps"][0])
     for step in case["steps"][1:]:
         if step["path"].startswith("/v1/artifacts"):
-            continue  # this version has no artifacts: the route does not exist
+            world.not_covered.append("the step that needs artifacts")
+            continue
         answer = await world.play(step)
         assert answer is not None
         assert (answer.status, answer.json()["error"]) == (403, "forbidden"), step["path"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,12 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     await world.stop()
 
 
-async def test_case(world: World, case: dict[str, Any], variant: Any) -> None:
+async def test_case(
+    world: World,
+    case: dict[str, Any],
+    variant: Any,
+    record_property: Callable[[str, object], None],
+) -> None:
     """What the case calls right holds, and so does what is true in every case."""
     judge = JUDGES.get(case["id"])
     if judge is None:
@@ -48,3 +53,5 @@ async def test_case(world: World, case: dict[str, Any], variant: Any) -> None:
         await judge(world, case, variant)
     except NotCoveredError as missing:
         pytest.skip(f"{NOT_COVERED}{missing}")
+    for step in world.not_covered:
+        record_property(NOT_COVERED, step)

@@ -98,6 +98,7 @@ class World:
     answers: list[Answer] = field(default_factory=list)
     accepted: dict[str, str] = field(default_factory=dict)
     tokens: dict[str, str] = field(default_factory=dict)
+    not_covered: list[str] = field(default_factory=list)
     boot: str = "boot-1"
     now_s: float = 0.0
 
