@@ -24,6 +24,7 @@ from threadline import (
     TurnCompleted,
 )
 from threadline.channel.context import Context
+from threadline.channel.outbox import PROGRESS_SECONDS
 from threadline.errors import NotFound, StoreUnavailable
 from threadline.harness.base import TurnResult
 from threadline.harness.scripted import Scripted
@@ -719,7 +720,8 @@ async def test_progress_that_hangs_delays_no_answer(desks: Callable[..., Desk]) 
     began = desk.clock.monotonic()
     desk.speaker.words.release()
     await desk.until(streaming.target.texts, tick=0.01)
-    assert desk.clock.monotonic() - began < 1.5
+    # Not the second of grace itself: the clock also runs while the disk does real work.
+    assert desk.clock.monotonic() - began < PROGRESS_SECONDS
     await desk.rest()
     assert streaming.seen == [("a ", "a "), ("final", "say a b")]
 
