@@ -53,8 +53,12 @@ class Bench:
         self.prompts.append(turn.prompt.for_model())
         return TurnResult("ok")
 
-    async def send(self, text: str, session: AcceptResult | None = None) -> AcceptResult:
+    async def send(self, text: str) -> AcceptResult:
         """Send into the one conversation."""
+        return (await self.admitted(text))[0]
+
+    async def admitted(self, text: str) -> tuple[AcceptResult, str]:
+        """Send, and return also what the delivery did."""
         request = AcceptRequest(
             channel="test",
             principal=LOCAL,
@@ -65,8 +69,7 @@ class Bench:
             at=self.core.services.stamp(),
             token="one",
         )
-        result, _ = await self.core.send(request)
-        return result
+        return await self.core.send(request)
 
     async def prompted(self, result: AcceptResult) -> str | None:
         """Wait for the end of the turn that carries a delivery."""
@@ -106,6 +109,17 @@ async def test_messages_keep_their_order_whatever_is_fetched_first(bench: Bench)
     first.set_result(None)
     assert await bench.prompted(sent) == "completed"
     assert bench.prompts == ["for two\n\none\n\ntwo"]
+
+
+async def test_of_parallel_first_messages_one_starts_the_turn(bench: Bench) -> None:
+    """The others join its prompt, and their senders are told so."""
+    gate = bench.fetcher.gate("0")
+    sent = await asyncio.gather(*(bench.admitted(str(n)) for n in range(5)))
+    assert sorted(admitted for _, admitted in sent) == ["queued"] * 4 + ["started"]
+    gate.set_result(None)
+    for result, _ in sent:
+        assert await bench.prompted(result) == "completed"
+    assert len(bench.prompts) == 1
 
 
 async def test_what_takes_too_long_is_named_in_the_prompt(bench: Bench) -> None:

@@ -395,7 +395,8 @@ class SessionCore:
             if isinstance(item, StopRecord) and item.seq in stops:
                 _remember(self._stopped, item.seq, _stopped_by(plan))
             elif isinstance(item, DeliveryRecord) and item.seq in owner.opened_with:
-                _remember(self._admitted, item.seq, _admitted_by(plan, free))
+                first = item.seq == min(owner.opened_with)
+                _remember(self._admitted, item.seq, _admitted_by(plan, starts=first and free))
             else:
                 self._hand(owner, item)
 
@@ -561,11 +562,14 @@ def _remember(kept: OrderedDict[int, Any], key: int, value: Any) -> None:
         kept.popitem(last=False)
 
 
-def _admitted_by(plan: Plan, free: bool) -> Admitted:
-    """Return what opening the session did with a delivery that was already in the ledger."""
+def _admitted_by(plan: Plan, *, starts: bool) -> Admitted:
+    """Return what opening the session did with a delivery that was already in the ledger.
+
+    The first of them starts the turn if a slot is free; the others join its prompt.
+    """
     if any(e.type == "turn.failed" and e.data.get("code") == "preempted" for e in plan.events):
         return "preempted"
-    return "started" if plan.start and free else "queued"
+    return "started" if plan.start and starts else "queued"
 
 
 def _stopped_by(plan: Plan) -> bool:
