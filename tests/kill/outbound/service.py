@@ -13,8 +13,8 @@ from aiohttp import web
 __all__ = ["Message", "Service"]
 
 FAULTS = {
-    "none": 80,
-    "limited": 6,
+    "none": 83,
+    "limited": 3,
     "failed": 3,
     "refused": 2,
     "unheard": 3,
