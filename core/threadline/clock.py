@@ -7,7 +7,7 @@ import time
 from datetime import UTC, datetime
 from typing import Protocol
 
-__all__ = ["Clock", "SystemClock", "iso"]
+__all__ = ["Clock", "SystemClock", "instant", "iso"]
 
 
 class Clock(Protocol):
@@ -43,3 +43,14 @@ def iso(moment: datetime) -> str:
     """Format a moment as the wire has it: ISO 8601, UTC, milliseconds, ``Z``."""
     utc = moment.astimezone(UTC)
     return utc.strftime("%Y-%m-%dT%H:%M:%S.") + f"{utc.microsecond // 1000:03d}Z"
+
+
+def instant(text: str) -> str:
+    """Return an ISO 8601 instant, which must name its timezone, as the wire has it.
+
+    Raises ValueError.
+    """
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError("the time names no timezone")
+    return iso(moment)

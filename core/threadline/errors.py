@@ -12,6 +12,7 @@ ThreadlineError
 │   ├── TaskSession
 │   ├── DeliveryConflict
 │   ├── SessionBusy
+│   ├── ApprovalClosed
 │   └── IndexOutOfRange
 ├── TooLarge                  413  the body is over the limit
 ├── ToolFailed                500  a tool call ended in an error
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
+    "ApprovalClosed",
     "Conflict",
     "DeliveryConflict",
     "Draining",
@@ -146,6 +148,12 @@ class SessionBusy(Conflict):
     """A session-bound tool call met a running turn."""
 
     code = "session_busy"
+
+
+class ApprovalClosed(Conflict):
+    """The call waits for no approval any more: it was decided, it expired or was superseded."""
+
+    code = "approval_closed"
 
 
 class IndexOutOfRange(Conflict):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ActionBatch",
+    "Attachment",
     "Capabilities",
     "Harness",
     "Nudge",
@@ -43,13 +44,15 @@ class Capabilities:
     """What a harness can do; the core never claims more.
 
     ``steers``: takes nudges at tool boundaries. ``streams``: emits deltas. ``resumes``: can go on
-    from a checkpoint of an interrupted turn. ``workspace``: reads its working folder, skills and
-    ``AGENTS.md`` by itself, so the core offers neither tools nor notes for them.
+    from a checkpoint of an interrupted turn. ``parks``: goes on with ``Turn.open_calls`` when the
+    host stopped while calls waited for an approval. ``workspace``: reads its working folder, skills
+    and ``AGENTS.md`` by itself, so the core offers neither tools nor notes for them.
     """
 
     steers: bool = True
     streams: bool = True
     resumes: bool = True
+    parks: bool = False
     workspace: bool = False
 
 
@@ -88,12 +91,17 @@ class Nudge:
 
 @dataclass(frozen=True, slots=True)
 class ToolInfo:
-    """A tool as the model sees it; ``input_schema`` is JSON Schema of an object."""
+    """A tool as the model sees it; ``input_schema`` is JSON Schema of an object.
+
+    ``approval``: a call may wait for a person, so the harness stores the step that made it with
+    ``Turn.checkpoint`` before it runs the step's calls.
+    """
 
     name: str
     description: str
     input_schema: Mapping[str, Any]
     effect: Effect = "read"
+    approval: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +114,28 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
+class Attachment:
+    """An image or a file in a tool's result; ``media_type`` is such as ``"image/png"``."""
+
+    data: bytes
+    media_type: str
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What came of a call: ``output`` is JSON-serialisable; on error it is a sentence."""
+    """What came of a call: ``output`` is JSON-serialisable; on error it is a sentence.
+
+    ``attachments`` are what the model may look at beside it. ``dry_run``: nothing was written.
+    """
 
     call_id: str
     tool_name: str
     output: Any
     is_error: bool = False
     code: str | None = None
+    attachments: Sequence[Attachment] = ()
+    dry_run: bool = False
 
     def for_model(self) -> Any:
         """Return what the model should read."""
@@ -148,6 +170,10 @@ class Turn(Protocol):
     JSON values. When ``resumes`` names a turn, its prompt is already in the history, unless
     ``history`` never got a checkpoint of it: then ``prompt_in_history`` is False and the harness
     sends the prompt as usual.
+
+    ``open_calls``, when there are any, are the calls of the history's last step: the host stopped
+    while one of them waited for an approval. The harness first runs them, with ``actions`` or
+    ``call_tools`` and the same ids; those that had a result give it again.
     """
 
     id: str
@@ -158,6 +184,7 @@ class Turn(Protocol):
     prompt_in_history: bool
     instructions: str
     history: Sequence[Any]
+    open_calls: Sequence[ToolCall]
     workspace: Path
     tools: Sequence[ToolInfo]
     principal: Principal

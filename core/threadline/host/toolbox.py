@@ -12,8 +12,9 @@ from threadline.agent.tools import KeyValues, ToolContext, ToolLog, ToolSession
 from threadline.clock import Clock
 from threadline.errors import NotFound
 from threadline.harness.base import ToolCall, ToolInfo, ToolResult
-from threadline.session.turn import CallContext
-from threadline.store.base import Store
+from threadline.principal import Principal
+from threadline.session.turn import CallContext, Gate
+from threadline.store.base import SessionRecord, Store
 
 __all__ = ["AgentTools"]
 
@@ -39,6 +40,24 @@ class AgentTools:
     def idempotent(self) -> frozenset[str]:
         """Return the write tools that may run again after a crash."""
         return frozenset(tool.name for tool in self.catalog if tool.idempotent)
+
+    def limit(self, name: str) -> int | None:
+        """Return how often a turn may call a tool."""
+        return None
+
+    def refusal(self, call: ToolCall, context: CallContext) -> ToolResult | None:
+        """Return the error of a call that cannot run."""
+        return None
+
+    def gate(self, call: ToolCall) -> Gate | None:
+        """Return what a model's call has to wait for."""
+        return None
+
+    async def may_decide(
+        self, principal: Principal, call: ToolCall, session: SessionRecord
+    ) -> bool | None:
+        """Tell whether a principal is one of the tool's approvers."""
+        return None
 
     def validated(self, call: ToolCall) -> Any:
         """Return the input with its defaults; one that is not valid stays as it came."""

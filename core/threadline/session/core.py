@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -17,6 +17,7 @@ import structlog
 from threadline import ndjson
 from threadline.clock import Clock, SystemClock, iso
 from threadline.errors import (
+    Conflict,
     Draining,
     NotFound,
     SessionBusy,
@@ -31,11 +32,12 @@ from threadline.session.owner import SessionOwner
 from threadline.session.prepare import Preparer
 from threadline.session.recovery import Plan
 from threadline.session.slots import Slots
-from threadline.session.turn import CallContext, ToolBox
+from threadline.session.turn import CallContext, Gate, ToolBox
 from threadline.session.workspace import Seeds
 from threadline.store.base import (
     AcceptRequest,
     AcceptResult,
+    DecisionRecord,
     DeliveryRecord,
     InboxItem,
     SessionDeleted,
@@ -115,9 +117,27 @@ class NoTools:
         """Return none."""
         return frozenset()
 
+    def limit(self, name: str) -> int | None:
+        """Limit nothing."""
+        return None
+
     def validated(self, call: ToolCall) -> Any:
         """Return the input as it came."""
         return call.input
+
+    def refusal(self, call: ToolCall, context: CallContext) -> ToolResult | None:
+        """Refuse nothing."""
+        return None
+
+    def gate(self, call: ToolCall) -> Gate | None:
+        """Let nothing wait."""
+        return None
+
+    async def may_decide(
+        self, principal: Principal, call: ToolCall, session: SessionRecord
+    ) -> bool | None:
+        """Name nobody."""
+        return None
 
     async def run(self, call: ToolCall, context: CallContext) -> ToolResult:
         """Answer that there is no such tool."""
@@ -334,9 +354,13 @@ class SessionCore:
         self._early.setdefault(item.session_id, []).append(item)
         self._start_loading(item.session_id)
 
-    def _hand(self, owner: SessionOwner, item: DeliveryRecord | StopRecord) -> None:
+    def _hand(
+        self, owner: SessionOwner, item: DeliveryRecord | StopRecord | DecisionRecord
+    ) -> None:
         """Give an owner what it has not found in the ledger when it was opened."""
-        if isinstance(item, StopRecord):
+        if isinstance(item, DecisionRecord):
+            owner.decide(item)
+        elif isinstance(item, StopRecord):
             if item.seq not in owner.opened_stops:
                 _remember(self._stopped, item.seq, owner.stop(item))
         elif item.seq not in owner.opened_with:
@@ -506,47 +530,76 @@ class SessionCore:
     # Direct tool calls
 
     async def call_tool(
-        self, name: str, value: Any, principal: Principal, session_id: str | None = None
+        self,
+        name: str,
+        value: Any,
+        principal: Principal,
+        session_id: str | None = None,
+        *,
+        dry_run: bool = False,
+        as_of: str | None = None,
+        purpose: str | None = None,
     ) -> ToolResult:
         """Run a tool without a model; bound to a session it takes the session's lock.
 
-        Raises SessionBusy while a turn runs, WorkspaceUnavailable when a write tool has no place.
+        A session that is a dry run, or as of a time, is so for its calls too. Raises SessionBusy
+        while a turn runs, WorkspaceUnavailable when a write tool has no place, Conflict for an
+        ``as_of`` behind the session's.
         """
         if self.services.draining:
             raise Draining("The host is shutting down. Call this again in a moment.")
         call = ToolCall(new_id("call"), name, value)
+        context = CallContext(
+            session_id=session_id,
+            turn_id=None,
+            principal=principal,
+            workspace=None,
+            direct=True,
+            dry_run=dry_run,
+            as_of=as_of,
+            purpose=purpose,
+        )
         if session_id is None:
-            return await self._call(call, principal, None, self.store.scratch(call.call_id))
+            return await self._call(call, context, self.store.scratch(call.call_id))
         owner = await self.owner(session_id)
         if owner is None:
             raise NotFound(f"There is no session {session_id}.")
+        context = _bound(context, owner.record)
         if not owner.hold():
             raise SessionBusy(
                 f"Session {session_id} is busy with a turn. Wait for session.waiting, or stop it."
             )
         try:
-            return await self._call(call, principal, session_id, owner.folder())
+            return await self._call(call, context, owner.folder())
         finally:
             owner.unhold()
 
-    async def _call(
-        self, call: ToolCall, principal: Principal, session_id: str | None, folder: Path
-    ) -> ToolResult:
-        scratch = session_id is None
+    async def _call(self, call: ToolCall, context: CallContext, folder: Path) -> ToolResult:
+        scratch = context.session_id is None
         if self.services.tools.effect(call.tool_name) == "write" or not scratch:
             await asyncio.to_thread(workspace.prepare, folder, self.services.seeds)
-        context = CallContext(
-            session_id=session_id,
-            turn_id=None,
-            principal=principal,
-            workspace=folder if folder.is_dir() else None,
-            direct=True,
-        )
+        context = replace(context, workspace=folder if folder.is_dir() else None)
         try:
             return await self.services.tools.run(call, context)
         finally:
             if scratch:
                 await asyncio.to_thread(_remove, folder)
+
+
+def _bound(context: CallContext, session: SessionRecord) -> CallContext:
+    """Return the context of a call that is bound to a session: it never gets round its limits."""
+    as_of = context.as_of or session.as_of
+    if session.as_of is not None and as_of is not None and as_of > session.as_of:
+        raise Conflict(
+            f"Session {session.id} runs as of {session.as_of}; the call asks for a later time. "
+            "Leave asOf out, or give an earlier one."
+        )
+    return replace(
+        context,
+        dry_run=context.dry_run or session.dry_run,
+        as_of=as_of,
+        purpose=context.purpose or session.purpose,
+    )
 
 
 def _remove(folder: Path) -> None:

@@ -27,6 +27,7 @@ from threadline.session.recovery import Facts, Plan, Resume, recover
 from threadline.session.turn import RunningTurn
 from threadline.store.base import (
     Checkpoint,
+    DecisionRecord,
     DeliveryRecord,
     Lease,
     Outcome,
@@ -244,6 +245,9 @@ class SessionOwner:
         elif self.phase == "idle":
             self._start_rest()
         return stopped
+
+    def decide(self, decision: DecisionRecord) -> None:
+        """Apply a journaled decision on a parked call, unless that waits no more."""
 
     def _clear(self, stop: StopRecord) -> None:
         cleared = [d for d in self.pending if stop.concerns(d.seq, d.at)]
@@ -598,6 +602,13 @@ class SessionOwner:
             event = {"type": type_, "index": index, "turnId": turn_id, "at": at, "data": data}
             apply(self.state, event)
         self._schedule_flush()
+        return index
+
+    def note(self, type_: str, data: dict[str, Any], turn_id: str | None = None) -> int:
+        """Record an event that may come while nothing runs; the session then rests again."""
+        index = self.emit(type_, data, turn_id)
+        if self.phase == "idle":
+            self._start_rest()
         return index
 
     def emit_delta(self, type_: str, key: str, block: str, delta: str, turn_id: str) -> None:

@@ -107,6 +107,8 @@ def started_data(facts: Facts) -> dict[str, Any]:
     optional = {
         "title": session.title,
         "purpose": session.purpose,
+        "dryRun": session.dry_run or None,
+        "asOf": session.as_of,
         "parent": session.parent,
     }
     return data | {key: value for key, value in optional.items() if value is not None}

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from threadline import ndjson
 from threadline.harness.base import Nudge, Prompt, ToolCall, ToolInfo, ToolResult
 from threadline.session.workspace import notes
-from threadline.store.base import Checkpoint, DeliveryRecord
+from threadline.store.base import Checkpoint, DeliveryRecord, SessionRecord
 from threadline.telemetry import Span, span, start_span
 
 if TYPE_CHECKING:
@@ -19,32 +21,37 @@ if TYPE_CHECKING:
     from threadline.session.core import Services
     from threadline.session.owner import SessionOwner
 
-__all__ = ["CallContext", "RunningTurn", "ToolBox"]
+__all__ = ["CallContext", "Gate", "RunningTurn", "ToolBox"]
 
 _PREVIEW = 4096
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CallContext:
-    """What a tool may know of the call it serves."""
+    """What a tool may know of the call it serves.
 
-    __slots__ = ("direct", "on_retry", "principal", "session_id", "turn_id", "workspace")
+    ``as_of`` is an ISO instant; ``on_retry`` hears of the attempt, the delay in seconds and the
+    error before a read runs again; ``approved_by`` decided that the call may run.
+    """
 
-    def __init__(
-        self,
-        *,
-        session_id: str | None,
-        turn_id: str | None,
-        principal: Principal,
-        workspace: Path | None,
-        direct: bool,
-        on_retry: Any = None,
-    ) -> None:
-        self.session_id = session_id
-        self.turn_id = turn_id
-        self.principal = principal
-        self.workspace = workspace
-        self.direct = direct
-        self.on_retry = on_retry
+    session_id: str | None
+    turn_id: str | None
+    principal: Principal
+    workspace: Path | None
+    direct: bool
+    on_retry: Callable[[int, float, str], None] | None = None
+    dry_run: bool = False
+    as_of: str | None = None
+    purpose: str | None = None
+    approved_by: Principal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What a call waits for: a decision before the time is over; ``approvers`` are for show."""
+
+    expires: timedelta
+    approvers: Sequence[str] | None = None
 
 
 class ToolBox(Protocol):
@@ -59,11 +66,28 @@ class ToolBox(Protocol):
     def idempotent(self) -> frozenset[str]:
         """Return the write tools that may run again after a crash."""
 
+    def limit(self, name: str) -> int | None:
+        """Return how often a turn may call a tool, or None."""
+
     def validated(self, call: ToolCall) -> Any:
         """Return the call's validated input with defaults, or as it came when it is not valid."""
 
+    def refusal(self, call: ToolCall, context: CallContext) -> ToolResult | None:
+        """Return the error of a call that cannot run, such as one whose input is not valid."""
+
+    def gate(self, call: ToolCall) -> Gate | None:
+        """Return what a model's call has to wait for, or None when it may run at once."""
+
+    async def may_decide(
+        self, principal: Principal, call: ToolCall, session: SessionRecord
+    ) -> bool | None:
+        """Tell whether a principal is one of the tool's approvers; None when it names none."""
+
     async def run(self, call: ToolCall, context: CallContext) -> ToolResult:
-        """Run a call to its result; only a requested cancellation is raised."""
+        """Run a call to its result; only a requested cancellation is raised.
+
+        In a dry run a write is not run, and its stub is the result.
+        """
 
 
 class RunningTurn:

@@ -36,6 +36,8 @@ def adopted_session(
         purpose=wire.get("purpose") or data.get("purpose"),
         cwd=wire.get("cwd"),
         parent=wire.get("parent") or data.get("parent"),
+        dry_run=bool(wire.get("dryRun") or data.get("dryRun")),
+        as_of=wire.get("asOf") or data.get("asOf"),
     )
 
 

@@ -3,7 +3,7 @@
 The protocol is written for many hosts. One process at a time holds a session's :class:`Lease` and
 appends to its log; any process may accept deliveries for it. What a store owes:
 
-- ``accept`` and ``stop`` are durable when they return, each in one transaction. Their records
+- ``accept``, ``stop`` and ``decide`` are durable when they return, each in one transaction. Their records
   reach the callback given to ``listen`` in commit order, before the awaiting caller goes on, and
   also when that caller was cancelled.
 - ``append`` fails with :class:`~threadline.errors.LeaseLost` when the lease is stale.
@@ -25,6 +25,7 @@ __all__ = [
     "AcceptResult",
     "Admission",
     "Checkpoint",
+    "DecisionRecord",
     "DeliveryRecord",
     "DeliveryState",
     "InboxItem",
@@ -57,6 +58,8 @@ class SessionRecord:
     purpose: str | None = None
     cwd: str | None = None
     parent: str | None = None
+    dry_run: bool = False
+    as_of: str | None = None
 
     def to_wire(self) -> dict[str, Any]:
         """Return the object that ``session.json`` holds."""
@@ -72,6 +75,8 @@ class SessionRecord:
             "purpose": self.purpose,
             "cwd": self.cwd,
             "parent": self.parent,
+            "dryRun": self.dry_run or None,
+            "asOf": self.as_of,
         }
         return wire | {key: value for key, value in optional.items() if value is not None}
 
@@ -115,13 +120,26 @@ class StopRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class DecisionRecord:
+    """A journaled decision on a parked tool call, by the principal ``by`` (as events have it)."""
+
+    seq: int
+    session_id: str
+    call_id: str
+    decision: Literal["approved", "denied"]
+    by: Mapping[str, Any]
+    at: str
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SessionDeleted:
     """The session is gone; nothing of it may be written again."""
 
     session_id: str
 
 
-InboxItem = DeliveryRecord | StopRecord | SessionDeleted
+InboxItem = DeliveryRecord | StopRecord | DecisionRecord | SessionDeleted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +149,8 @@ class AcceptRequest:
     The target is ``session_id`` (checked against ``token``), or the session that ``token`` names in
     the channel (created when there is none), or, with neither, a new session with a fresh token.
     ``owner`` would own a new session; ``may`` decides whether ``principal`` may speak in an
-    existing one; both are applied inside the transaction, so ``may`` must be pure.
+    existing one; both are applied inside the transaction, so ``may`` must be pure. A message with
+    ``dry_run`` or ``as_of`` for a session that is without, or as of another time, is a Conflict.
     """
 
     channel: str
@@ -150,6 +169,8 @@ class AcceptRequest:
     purpose: str | None = None
     cwd: str | None = None
     parent: str | None = None
+    dry_run: bool = False
+    as_of: str | None = None
     sender: Mapping[str, Any] | None = None
     context: Sequence[str] = ()
     attachments: Sequence[Mapping[str, Any]] = ()
@@ -276,6 +297,24 @@ class Store(Protocol):
 
     def stop_done(self, stop: StopRecord) -> None:
         """Note that the log shows the stop's effect; need not be durable at once."""
+
+    async def decide(
+        self,
+        session_id: str,
+        call_id: str,
+        decision: Literal["approved", "denied"],
+        *,
+        by: Mapping[str, Any],
+        at: str,
+        reason: str | None = None,
+    ) -> DecisionRecord:
+        """Journal a decision on a parked call, the first one only.
+
+        Raises ApprovalClosed when there is one.
+        """
+
+    def decisions(self, session_id: str, call_ids: Sequence[str]) -> dict[str, DecisionRecord]:
+        """Return the journaled decisions on these calls, by call id."""
 
     def delivery(
         self, delivery_id: str, *, channel: str | None = None, owner: str | None = None

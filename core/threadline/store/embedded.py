@@ -26,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
@@ -40,6 +40,7 @@ from threadline.store.base import (
     AcceptRequest,
     AcceptResult,
     Checkpoint,
+    DecisionRecord,
     DeliveryRecord,
     InboxItem,
     Lease,
@@ -357,6 +358,28 @@ class EmbeddedStore:
     def stop_done(self, stop: StopRecord) -> None:
         """Forget a stop soon."""
         self._later(lambda: self._ledger.stop_done(stop.seq))
+
+    async def decide(
+        self,
+        session_id: str,
+        call_id: str,
+        decision: Literal["approved", "denied"],
+        *,
+        by: Mapping[str, Any],
+        at: str,
+        reason: str | None = None,
+    ) -> DecisionRecord:
+        """Journal a decision durably."""
+        self._check_space()
+        record: DecisionRecord = await self._writer.run(
+            lambda: self._ledger.decide(session_id, call_id, decision, by, at, reason),
+            self._listener,
+        )
+        return record
+
+    def decisions(self, session_id: str, call_ids: Sequence[str]) -> dict[str, DecisionRecord]:
+        """Return the journaled decisions on these calls."""
+        return self._reads.decisions(session_id, call_ids) if call_ids else {}
 
     def delivery(
         self, delivery_id: str, *, channel: str | None = None, owner: str | None = None

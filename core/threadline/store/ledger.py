@@ -12,11 +12,13 @@ import hmac
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
 from threadline.errors import (
+    ApprovalClosed,
+    Conflict,
     DeliveryConflict,
     Forbidden,
     NotFound,
@@ -28,6 +30,7 @@ from threadline.principal import Principal
 from threadline.store.base import (
     AcceptRequest,
     AcceptResult,
+    DecisionRecord,
     DeliveryRecord,
     OutboundRecord,
     Outcome,
@@ -71,6 +74,11 @@ CREATE TABLE IF NOT EXISTS stops (
   at TEXT NOT NULL, clear_pending INTEGER NOT NULL, before TEXT, done INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX IF NOT EXISTS stops_open ON stops (session_id) WHERE done = 0;
+CREATE TABLE IF NOT EXISTS decisions (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT, session_id TEXT NOT NULL, call_id TEXT NOT NULL,
+  decision TEXT NOT NULL, principal BLOB NOT NULL, at TEXT NOT NULL, reason TEXT,
+  UNIQUE (session_id, call_id)
+);
 CREATE TABLE IF NOT EXISTS cursors (
   session_id TEXT NOT NULL, subscriber TEXT NOT NULL, next_index INTEGER NOT NULL,
   PRIMARY KEY (session_id, subscriber)
@@ -155,6 +163,7 @@ class Ledger:
             raise StaleToken("The continuation token names no session. Use the newest one.")
         if session is not None:
             self._check_unused(session, delivery_id)
+            _check_options(session, request)
         created = session is None
         if session is None:
             session = self._create(request)
@@ -257,6 +266,8 @@ class Ledger:
             purpose=request.purpose,
             cwd=request.cwd,
             parent=request.parent,
+            dry_run=request.dry_run,
+            as_of=request.as_of,
         )
         self.add_session(session)
         return session
@@ -393,6 +404,45 @@ class Ledger:
             for seq, session, after, at, clear, before in rows
         ]
 
+    def decide(
+        self,
+        session_id: str,
+        call_id: str,
+        decision: Literal["approved", "denied"],
+        by: Mapping[str, Any],
+        at: str,
+        reason: str | None,
+    ) -> DecisionRecord:
+        """Journal the first decision on a call."""
+        if self.session(session_id) is None:
+            raise NotFound(f"There is no session {session_id}.")
+        if call_id in self.decisions(session_id, [call_id]):
+            raise ApprovalClosed(f"Call {call_id} was decided before.")
+        cursor = self.sql.execute(
+            "INSERT INTO decisions (session_id, call_id, decision, principal, at, reason)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (session_id, call_id, decision, orjson.dumps(dict(by), default=str), at, reason),
+        )
+        self.sql.execute(
+            "UPDATE sessions SET open_boot = coalesce(open_boot, ?) WHERE id = ?",
+            (self.boot, session_id),
+        )
+        seq = cursor.lastrowid or 0
+        return DecisionRecord(seq, session_id, call_id, decision, by, at, reason)
+
+    def decisions(self, session_id: str, call_ids: Sequence[str]) -> dict[str, DecisionRecord]:
+        """Return the journaled decisions on these calls."""
+        places = ", ".join("?" for _ in call_ids)
+        rows = self.sql.execute(
+            "SELECT seq, session_id, call_id, decision, principal, at, reason FROM decisions"
+            f" WHERE session_id = ? AND call_id IN ({places})",
+            (session_id, *call_ids),
+        )
+        return {
+            call: DecisionRecord(seq, session, call, decision, orjson.loads(by), at, reason)
+            for seq, session, call, decision, by, at, reason in rows
+        }
+
     # Sessions
 
     def session(self, session_id: str, *, deleted: bool = False) -> SessionRecord | None:
@@ -483,6 +533,7 @@ class Ledger:
         self.sql.execute("DELETE FROM tokens WHERE session_id = ?", (session_id,))
         self.sql.execute("DELETE FROM cursors WHERE session_id = ?", (session_id,))
         self.sql.execute("DELETE FROM stops WHERE session_id = ?", (session_id,))
+        self.sql.execute("DELETE FROM decisions WHERE session_id = ?", (session_id,))
         self.sql.execute("DELETE FROM outbound WHERE session_id = ?", (session_id,))
         self.sql.execute(
             "UPDATE sessions SET deleted_at = ?, open_boot = NULL, mark_state = NULL WHERE id = ?",
@@ -680,6 +731,20 @@ class Ledger:
         )
 
 
+def _check_options(session: SessionRecord, request: AcceptRequest) -> None:
+    """A message that asks for a dry run, or for another time, must not run for real."""
+    if request.dry_run and not session.dry_run:
+        raise Conflict(
+            f"Session {session.id} is no dry run, so this message was not taken. Start a new "
+            "session with dryRun."
+        )
+    if request.as_of is not None and request.as_of != session.as_of:
+        raise Conflict(
+            f"Session {session.id} runs as of {session.as_of or 'now'}, so this message was not "
+            "taken. Start a new session with asOf."
+        )
+
+
 def _target_key(request: AcceptRequest) -> bytes:
     """Return what tells a repeated first message from another one."""
     if request.session_id is not None:
@@ -733,4 +798,6 @@ def session_from_wire(wire: Mapping[str, Any]) -> SessionRecord:
         purpose=wire.get("purpose"),
         cwd=wire.get("cwd"),
         parent=wire.get("parent"),
+        dry_run=bool(wire.get("dryRun")),
+        as_of=wire.get("asOf"),
     )
