@@ -760,7 +760,7 @@ async def test_progress_gets_the_latest_not_each_piece(desks: Callable[..., Desk
         await desk.until(
             lambda: (
                 desk.agent.core._owners
-                and all(owner._flushing is None for owner in desk.agent.core._owners.values())
+                and all(not owner.log.flushing for owner in desk.agent.core._owners.values())
             )
         )
     await desk.until(lambda: all(w.worker is None for w in desk.agent.dispatcher._lines.values()))

@@ -230,7 +230,7 @@ class Host:
     async def flushed(self) -> None:
         await until(
             lambda: all(
-                owner._flushing is None and not owner._buffer.events
+                not owner.log.flushing and not owner.log.waiting
                 for owner in self.core._owners.values()
             ),
             self.disk,

@@ -618,10 +618,10 @@ async def test_time_never_runs_backwards_in_a_log(make_host: MakeHost) -> None:
 async def test_a_burst_beyond_the_sync_limit_goes_through(
     make_host: MakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from threadline.session import owner
+    from threadline.session import recorder
 
-    monkeypatch.setattr(owner, "SYNC_BEHIND", 5)
-    monkeypatch.setattr(owner, "MAX_BEHIND", 10)
+    monkeypatch.setattr(recorder, "SYNC_BEHIND", 5)
+    monkeypatch.setattr(recorder, "MAX_BEHIND", 10)
 
     async def torrent(turn: Turn) -> str:
         for tick in range(20):

@@ -440,7 +440,7 @@ class SessionCore:
         """
         owner = self._owners.get(session_id)
         if owner is not None:
-            await owner.synced()
+            await owner.log.synced()
         return owner is not None
 
     def status(self, session_id: str) -> str:
@@ -484,7 +484,7 @@ class SessionCore:
             limit = self.services.clock.monotonic() - IDLE_SECONDS
             for owner in list(self._owners.values()):
                 if owner.at_rest and owner.touched < limit:
-                    owner.closed = True
+                    owner.log.closed = True
                     self._unload(owner, "idle")
 
     async def _retire(self, retention: timedelta) -> None:

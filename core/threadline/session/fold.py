@@ -8,7 +8,7 @@ from typing import Any
 
 from threadline.store.base import DeliveryState, Outcome
 
-__all__ = ["EndedTurn", "OpenTurn", "State", "apply", "fold"]
+__all__ = ["FOLDED", "EndedTurn", "OpenTurn", "State", "apply", "fold"]
 
 
 @dataclass(slots=True)
@@ -220,3 +220,6 @@ _HANDLERS = {
     "turn.failed": _turn_ended,
     "turn.started": _turn_started,
 }
+
+FOLDED = frozenset(_HANDLERS)
+"""The types of event that change a state."""

@@ -9,24 +9,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import structlog
 
-from threadline import ndjson
-from threadline.errors import HarnessFailed, LeaseLost, StoreUnavailable, ThreadlineError
+from threadline.errors import HarnessFailed, ThreadlineError
 from threadline.harness.base import Prompt, PromptPart, TurnResult
 from threadline.ids import new_id
 from threadline.session import workspace
 from threadline.session.admission import Admitted, Phase, admit
 from threadline.session.fold import State, apply
 from threadline.session.prepare import Preparations
+from threadline.session.recorder import Recorder
 from threadline.session.recovery import Facts, Plan, Resume, recover
 from threadline.session.turn import RunningTurn
 from threadline.store.base import (
-    Checkpoint,
     DecisionRecord,
     DeliveryRecord,
     Lease,
@@ -43,51 +41,7 @@ __all__ = ["SessionOwner"]
 
 log = structlog.get_logger("threadline.session")
 
-SYNC_BEHIND = 5_000
-MAX_BEHIND = 10_000
-_DELTA_LIMIT = 64 * 1024
-_RETRY_SECONDS = 0.5
-
-_FOLDED = frozenset(
-    {
-        "action.result",
-        "actions.completed",
-        "actions.requested",
-        "deliveries.cleared",
-        "message.received",
-        "nudge.delivered",
-        "session.completed",
-        "session.failed",
-        "session.started",
-        "session.waiting",
-        "step.completed",
-        "step.started",
-        "turn.completed",
-        "turn.failed",
-        "turn.started",
-    }
-)
-
 InterruptCode = Literal["stopped", "preempted", "host_shutdown", "session_deleted", "store_failed"]
-
-
-@dataclass(slots=True)
-class _Buffered:
-    """An event on its way to the log; the data of a delta may still grow."""
-
-    type: str
-    index: int
-    turn_id: str | None
-    at: str
-    data: dict[str, Any]
-
-
-@dataclass(slots=True)
-class _Buffer:
-    """What was emitted since the last write."""
-
-    events: list[_Buffered] = field(default_factory=list)
-    outcomes: list[Outcome] = field(default_factory=list)
 
 
 class SessionOwner:
@@ -98,9 +52,10 @@ class SessionOwner:
         self.lease = lease
         self.record = lease.session
         self.phase: Phase = "idle"
-        self.state = State()
+        self.log = Recorder(
+            services, lease, failed=lambda: self.interrupt("store_failed"), lost=self.abort
+        )
         self.pending: list[DeliveryRecord] = []
-        self.closed = False
         self.touched = services.clock.monotonic()
         self.has_history = False
         self._last_seq = 0
@@ -109,13 +64,7 @@ class SessionOwner:
         self._next_turn: str | None = None
         self.opened_with: frozenset[int] = frozenset()
         self.opened_stops: frozenset[int] = frozenset()
-        self._buffer = _Buffer()
-        self._unwritten = False
         self._preempted = False
-        self._flushing: asyncio.Task[None] | None = None
-        self._behind = 0
-        self._written = lease.next_index
-        self._catching: asyncio.Task[None] | None = None
         self._work: asyncio.Task[None] | None = None
         self._resting: asyncio.Task[None] | None = None
         self._prompt_sync: asyncio.Task[None] | None = None
@@ -123,6 +72,11 @@ class SessionOwner:
         self._interrupt: asyncio.Future[InterruptCode] | None = None
         self._queued_stop: asyncio.Event = asyncio.Event()
         self._stops: list[StopRecord] = []
+
+    @property
+    def state(self) -> State:
+        """What the log says."""
+        return self.log.state
 
     # Opening
 
@@ -132,14 +86,14 @@ class SessionOwner:
         mark = self.lease.mark
         if mark is not None:
             status = str(mark.state.get("status", "waiting"))
-            self.state = State(True, self.record.mode, status, ended_at=mark.at)
+            self.log.state = State(True, self.record.mode, status, ended_at=mark.at)
         for event in store.replay(session_id, mark.offset if mark else 0):
             apply(self.state, event)
         unsettled = store.unsettled(session_id, mark.next_index if mark else 0)
         self.pending = [d for d in unsettled if d.delivery_id not in self.state.outcomes]
         for delivery in self.pending:
             self._prepares.begin(delivery)
-        self._buffer.outcomes.extend(self._uncached(unsettled))
+        self.log.settle(self._uncached(unsettled))
         self.opened_with = frozenset(d.seq for d in unsettled)
         self._last_seq = max(self.opened_with, default=0)
         if mark is not None:
@@ -197,13 +151,13 @@ class SessionOwner:
             self._start_work()
         else:
             self._start_rest()
-        self._schedule_flush()
+        self.log.schedule_flush()
 
     def _settled(
         self, delivery_id: str, state: Literal["steered", "prompted", "cleared"], turn: str | None
     ) -> None:
         index = self.lease.next_index - 1
-        self._buffer.outcomes.append(Outcome(delivery_id, state, index, turn))
+        self.log.settle([Outcome(delivery_id, state, index, turn)])
 
     # Inbox
 
@@ -309,15 +263,15 @@ class SessionOwner:
 
     async def _run(self) -> None:
         """Run turns until nothing is left to do."""
-        while (self.pending or self._resume is not None) and not self.closed:
+        while (self.pending or self._resume is not None) and not self.log.closed:
             self.phase = "queued"
             if self.services.draining:
                 return
-            if self._unwritten:
-                await self.flush()
+            if self.log.unwritten:
+                await self.log.flush()
             else:
                 await self._take_slot()
-        if not self.closed and self.phase != "held":
+        if not self.log.closed and self.phase != "held":
             self.phase = "idle"
             self._start_rest()
 
@@ -332,7 +286,7 @@ class SessionOwner:
                 self.emit("turn.queued", {"position": slots.position(ticket)}, turn_id)
                 if self.has_history:
                     # The turn before this one has ended, and the next prompt may be far off.
-                    self.services.spawn(self._sync_quietly(), "sync")
+                    self.services.spawn(self.log.sync_quietly(), "sync")
                 await _first(ticket.wait(), self._queued_stop.wait(), self.services.drained.wait())
             going = ticket.granted and not self._queued_stop.is_set()
             while going and await self._ready(turn_id):
@@ -360,7 +314,7 @@ class SessionOwner:
 
     def _may_run(self) -> bool:
         wanted = bool(self.pending) or self._resume is not None
-        return wanted and not self.closed and not self.services.draining
+        return wanted and not self.log.closed and not self.services.draining
 
     async def _run_turn(self, turn_id: str) -> None:
         self._preempted = False
@@ -376,7 +330,7 @@ class SessionOwner:
             prompt = prompt_of(resume.turn.prompt)
         self._turn_seq = self._newest(taken, resume)
         self._emit_started(turn_id, resume)
-        self._prompt_sync = self.services.spawn(self._sync_quietly(), "sync")
+        self._prompt_sync = self.services.spawn(self.log.sync_quietly(), "sync")
         try:
             turn, problems = self._make_turn(turn_id, prompt, resume, taken)
         except Exception as error:
@@ -593,16 +547,7 @@ class SessionOwner:
 
     def emit(self, type_: str, data: dict[str, Any], turn_id: str | None = None) -> int:
         """Record an event: it is encoded and written within this tick of the event loop."""
-        index = self.lease.next_index
-        self.lease.next_index = index + 1
-        at = max(self.services.stamp(), self.lease.last_at)
-        self.lease.last_at = at
-        self._buffer.events.append(_Buffered(type_, index, turn_id, at, data))
-        if type_ in _FOLDED:
-            event = {"type": type_, "index": index, "turnId": turn_id, "at": at, "data": data}
-            apply(self.state, event)
-        self._schedule_flush()
-        return index
+        return self.log.emit(type_, data, turn_id)
 
     def note(self, type_: str, data: dict[str, Any], turn_id: str | None = None) -> int:
         """Record an event that may come while nothing runs; the session then rests again."""
@@ -611,138 +556,10 @@ class SessionOwner:
             self._start_rest()
         return index
 
-    def emit_delta(self, type_: str, key: str, block: str, delta: str, turn_id: str) -> None:
-        """Record a piece of text; it joins the last one while that is not written yet."""
-        events = self._buffer.events
-        if events:
-            last = events[-1]
-            if (
-                last.type == type_
-                and last.turn_id == turn_id
-                and last.data[key] == block
-                and len(last.data["delta"]) < _DELTA_LIMIT
-            ):
-                last.data["delta"] += delta
-                return
-        self.emit(type_, {key: block, "delta": delta}, turn_id)
-
-    def _schedule_flush(self) -> None:
-        if self._flushing is None:
-            self._flushing = self.services.spawn(self._flush(), "flush")
-
-    async def _flush(self) -> None:
-        """Write what is buffered until nothing is; one write for all that is ready."""
-        try:
-            while (self._buffer.events or self._buffer.outcomes) and not self.closed:
-                if self._behind >= MAX_BEHIND:
-                    await self._sync_behind()
-                buffer, self._buffer = self._buffer, _Buffer()
-                self._unwritten = not await self._write(buffer)
-                if self._unwritten:
-                    if self.services.draining:
-                        return
-                    await self.services.clock.sleep(_RETRY_SECONDS)
-        except Exception as error:
-            # What was on its way is lost: only opening the session again gets the indices right.
-            log.error("log.flush_failed", session=self.record.id, exc_info=error)
-            self.abort("store_failed")
-        finally:
-            self._flushing = None
-
-    async def _sync_behind(self) -> None:
-        """Let the disk catch up; unlike ``synced`` this is for the one who flushes."""
-        self._behind = 0
-        with contextlib.suppress(StoreUnavailable):
-            await self._sync_store()
-
-    async def _write(self, buffer: _Buffer) -> bool:
-        """Append a buffer; on failure put it back and end the turn. Returns whether it worked."""
-        events = buffer.events
-        lines = [self.services.mask(ndjson.encode(self._wire(event))) for event in events]
-        try:
-            await self.services.store.append(self.lease, lines, buffer.outcomes)
-        except StoreUnavailable as error:
-            log.error("log.write_failed", session=self.record.id, error=error.message)
-            buffer.events.extend(self._buffer.events)
-            buffer.outcomes.extend(self._buffer.outcomes)
-            self._buffer = buffer
-            self.interrupt("store_failed")
-            return False
-        except LeaseLost:
-            self._lost()
-            return True
-        self._behind += len(lines)
-        self.services.counts["events", "appended"] += len(lines)
-        if self._behind >= SYNC_BEHIND and (self._catching is None or self._catching.done()):
-            self._catching = self.services.spawn(self._sync_quietly(), "sync")
-        if events:
-            self._written = events[-1].index + 1
-            self.services.appended(self.record, {event.type for event in events})
-        return True
-
-    def _lost(self) -> None:
-        """The lease is gone: with the session, or because the store closed it after a failure."""
-        gone = self.services.store.session(self.record.id) is None
-        self.abort("session_deleted" if gone else "store_failed")
-
-    def _wire(self, event: _Buffered) -> dict[str, Any]:
-        wire: dict[str, Any] = {
-            "type": event.type,
-            "index": event.index,
-            "sessionId": self.record.id,
-        }
-        if event.turn_id is not None:
-            wire["turnId"] = event.turn_id
-        wire["at"] = event.at
-        wire["data"] = event.data
-        return wire
-
-    async def flush(self) -> None:
-        """Return when everything emitted so far is in the log, whatever is emitted meanwhile."""
-        wanted = self.lease.next_index
-        while self._flushing is not None and (self._written < wanted or self._buffer.outcomes):
-            await asyncio.shield(self._flushing)
-
-    async def synced(self) -> None:
-        """Return when everything emitted so far is on stable storage."""
-        await self.flush()
-        self._behind = 0
-        await self._sync_store()
-
-    async def _sync_store(self) -> None:
-        """Sync; a session whose sync failed is closed, and opened again from what the log has."""
-        try:
-            await self.services.store.sync(self.lease)
-        except StoreUnavailable as error:
-            log.error("log.sync_failed", session=self.record.id, error=error.message)
-            self.abort("store_failed")
-            raise
-
     async def prompt_synced(self) -> None:
         """Return when the running turn's prompt is on stable storage."""
         if self._prompt_sync is not None:
             await asyncio.shield(self._prompt_sync)
-
-    async def _sync_quietly(self) -> None:
-        with contextlib.suppress(StoreUnavailable):
-            await self.synced()
-
-    def save_checkpoint(self, checkpoint: Checkpoint) -> bool:
-        """Store history; a store that cannot is a reason to end the turn. Tell whether it could."""
-        try:
-            self.services.store.save_checkpoint(self.lease, checkpoint)
-        except StoreUnavailable as error:
-            log.error("history.write_failed", session=self.record.id, error=error.message)
-            self.interrupt("store_failed")
-            return False
-        except LeaseLost:
-            self._lost()
-            return False
-        return True
-
-    async def put_blob(self, data: bytes) -> str:
-        """Keep a large output beside the log, without holding up the event loop."""
-        return await asyncio.to_thread(self.services.store.put_blob, self.lease, data)
 
     # Rest and end
 
@@ -752,20 +569,19 @@ class SessionOwner:
 
     async def _rest(self) -> None:
         """When all is synced and handled, note the place, so that opening again is cheap."""
-        while not self.closed and self.phase == "idle":
+        while not self.log.closed and self.phase == "idle":
             stops = list(self._stops)
-            if self._flushing is not None:
-                await asyncio.shield(self._flushing)
-            await self._sync_quietly()
-            if not self.closed:
+            await self.log.flush()
+            await self.log.sync_quietly()
+            if not self.log.closed:
                 self._note_stops(stops)
             await self.services.handled(self.record.id)
-            if self.closed or self.phase != "idle" or self.pending:
+            if self.log.closed or self.phase != "idle" or self.pending:
                 return
-            if self._flushing is None and self._buffer.events:
+            if not self.log.flushing and self.log.waiting:
                 # They cannot be written, and nobody is going to try again.
                 return
-            if self._flushing is None and not self._stops:
+            if not self.log.flushing and not self._stops:
                 self._note_rest()
                 return
 
@@ -786,16 +602,15 @@ class SessionOwner:
     def at_rest(self) -> bool:
         """True when the owner may be unloaded."""
         done = self._resting is None or self._resting.done()
-        return self.phase == "idle" and not self.pending and self._flushing is None and done
+        return self.phase == "idle" and not self.pending and not self.log.flushing and done
 
     def abort(self, reason: Literal["session_deleted", "store_failed"]) -> None:
         """End the turn and record nothing: this process may not write the session any more."""
-        if self.closed:
+        if self.log.closed:
             return
-        self.closed = True
+        self.log.drop()
         self.interrupt("session_deleted")
         self._queued_stop.set()
-        self._buffer = _Buffer()
         self._prepares.drop()
         if self._resting is not None:
             self._resting.cancel()
@@ -810,14 +625,14 @@ class SessionOwner:
         if self._resting is not None:
             self._resting.cancel()
         with contextlib.suppress(ThreadlineError):
-            await self.synced()
-            if self._unwritten:
+            await self.log.synced()
+            if self.log.unwritten:
                 return
             self._note_stops(self._stops)
             resting = self.phase == "idle" and not self.pending and self.state.resting
             if resting and self.services.caught_up(self.record.id):
                 self._note_rest()
-        self.closed = True
+        self.log.closed = True
 
 
 def prompt_of(data: Mapping[str, Any]) -> Prompt:

@@ -157,7 +157,7 @@ class RunningTurn:
     def reasoning_delta(self, block_id: str, delta: str) -> None:
         """Stream a piece of a reasoning block."""
         if not self._closed and delta:
-            self._owner.emit_delta("reasoning.appended", "blockId", block_id, delta, self.id)
+            self._owner.log.emit_delta("reasoning.appended", "blockId", block_id, delta, self.id)
 
     def reasoning_completed(self, block_id: str, text: str) -> None:
         """Record a whole reasoning block."""
@@ -166,7 +166,7 @@ class RunningTurn:
     def message_delta(self, message_id: str, delta: str) -> None:
         """Stream a piece of an assistant message."""
         if not self._closed and delta:
-            self._owner.emit_delta("message.appended", "messageId", message_id, delta, self.id)
+            self._owner.log.emit_delta("message.appended", "messageId", message_id, delta, self.id)
 
     def message_completed(self, message_id: str, text: str, finish_reason: str = "stop") -> None:
         """Record a whole message."""
@@ -237,7 +237,7 @@ class RunningTurn:
     def checkpoint(self, messages: Sequence[Any]) -> None:
         """Store new history records."""
         if not self._closed and messages:
-            self._owner.save_checkpoint(Checkpoint(self.id, list(messages)))
+            self._owner.log.save_checkpoint(Checkpoint(self.id, list(messages)))
 
     async def boundary(self, messages: Sequence[Any]) -> list[Nudge]:
         """Store a checkpoint at a tool boundary and return what is pending, in arrival order."""
@@ -246,7 +246,7 @@ class RunningTurn:
             await self._owner.prompt_synced()
         finally:
             self.checkpoint(messages)
-        await self._owner.flush()
+        await self._owner.log.flush()
         self._check()
         return [
             _nudge(delivery, self._owner.place_files(delivery, self.workspace))
@@ -257,16 +257,16 @@ class RunningTurn:
         """Record that the history holds the nudges; return when the log says so."""
         self._check()
         # The history must not outlive, in a power cut, the boundary at which it took them.
-        await self._owner.synced()
+        await self._owner.log.synced()
         self._check()
         held = [
             {"deliveryId": nudge.delivery_id, "afterCallIds": self._last_calls} for nudge in nudges
         ]
-        if not self._owner.save_checkpoint(Checkpoint(self.id, list(messages), held)):
+        if not self._owner.log.save_checkpoint(Checkpoint(self.id, list(messages), held)):
             raise asyncio.CancelledError
         for nudge in nudges:
             self._owner.nudged(nudge.delivery_id, self._last_calls, self.id)
-        await self._owner.flush()
+        await self._owner.log.flush()
         self._check()
 
     # The end
@@ -287,7 +287,7 @@ class RunningTurn:
         batch.check()
         services = self._owner.services
         if services.tools.effect(call.tool_name) == "write":
-            await self._owner.synced()
+            await self._owner.log.synced()
             batch.check()
         began = services.clock.monotonic()
         context = CallContext(
@@ -333,7 +333,7 @@ class RunningTurn:
         if len(encoded) <= threshold:
             return data | {"output": result.output}
         whole = encoded[len(b'{"output":') : -len(b"}\n")]
-        blob_id = await self._owner.put_blob(whole)
+        blob_id = await self._owner.log.put_blob(whole)
         preview = whole[:_PREVIEW].decode("utf-8", "ignore")
         truncated = {"size": len(whole), "blobId": blob_id}
         return data | {"output": preview, "truncated": truncated}
