@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from threadline.principal import Principal
 from threadline.session.admission import Admitted
 from threadline.session.core import Services, SessionCore
 from threadline.session.owner import SessionOwner
-from threadline.session.turn import CallContext
+from threadline.session.turn import CallContext, Gate
 from threadline.store.base import AcceptRequest, AcceptResult, SessionRecord
 from threadline.store.embedded import EmbeddedStore
 from threadline.testing.clock import ManualClock
@@ -46,6 +47,9 @@ class Tools:
         self.held = False
         self.runs: list[str] = []
         self.writes: set[str] = set()
+        self.gated: set[str] = set()
+        self.limits: dict[str, int] = {}
+        self.approvers: set[str] | None = None
         self.harmless: set[str] = set()
         self.functions: dict[str, Callable[[Any], Awaitable[Any]]] = {}
         self._waiting: set[asyncio.Event] = set()
@@ -61,7 +65,7 @@ class Tools:
             self._waiting.pop().set()
 
     def infos(self) -> list[ToolInfo]:
-        return [ToolInfo("work", "Work.", {"type": "object"})]
+        return [ToolInfo("work", "Work.", {"type": "object"}, approval="work" in self.gated)]
 
     def effect(self, name: str) -> str:
         return "write" if name in self.writes else "read"
@@ -69,8 +73,23 @@ class Tools:
     def idempotent(self) -> frozenset[str]:
         return frozenset(self.harmless)
 
+    def limit(self, name: str) -> int | None:
+        return self.limits.get(name)
+
     def validated(self, call: ToolCall) -> Any:
         return call.input
+
+    def refusal(self, call: ToolCall, context: CallContext) -> ToolResult | None:
+        return None
+
+    def gate(self, call: ToolCall) -> Gate | None:
+        names = None if self.approvers is None else sorted(self.approvers)
+        return Gate(timedelta(hours=1), names) if call.tool_name in self.gated else None
+
+    async def may_decide(
+        self, principal: Principal, call: ToolCall, session: SessionRecord
+    ) -> bool | None:
+        return None if self.approvers is None else principal.key in self.approvers
 
     async def run(self, call: ToolCall, context: CallContext) -> ToolResult:
         self.runs.append(call.tool_name)

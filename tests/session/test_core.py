@@ -86,6 +86,7 @@ async def test_running_preempt_interrupts_and_takes_all_pending_in_order(host: H
     assert host.prompts() == [["a1"], ["a2", "a3"]]
     assert host.ends() == ["preempted", "completed"]
     failed = host.events(type_="turn.failed")[0]["data"]
+    assert failed.pop("usage")["requests"] == 1
     assert failed == {"status": "cancelled", "code": "preempted", "message": "turn interrupted"}
 
 
@@ -295,6 +296,7 @@ async def test_stop_ends_the_running_turn_and_pending_runs(host: Host) -> None:
     await finish(host)
     assert host.prompts() == [["a1"], ["a2"]]
     failed = host.events(type_="turn.failed")[0]["data"]
+    assert failed.pop("usage")["requests"] == 1
     assert failed == {"status": "cancelled", "code": "stopped", "message": "turn interrupted"}
 
 

@@ -28,6 +28,7 @@ from threadline.ids import new_id
 from threadline.principal import Principal
 from threadline.session import workspace
 from threadline.session.admission import Admitted
+from threadline.session.limits import Limits
 from threadline.session.owner import SessionOwner
 from threadline.session.prepare import Preparer
 from threadline.session.recovery import Plan
@@ -161,6 +162,7 @@ class Services:
     on_restart: Literal["resume", "fail"] = "resume"
     settle_seconds: float = 10.0
     blob_threshold: int = 256 * 1024
+    limits: Limits = field(default_factory=Limits)
     retention: timedelta | None = None
     mask: Callable[[bytes], bytes] = lambda line: line
     preparer: Preparer | None = None
@@ -444,11 +446,11 @@ class SessionCore:
         return owner is not None
 
     def status(self, session_id: str) -> str:
-        """Return ``running``, ``queued``, ``waiting``, ``completed`` or ``failed``."""
+        """Return ``running``, ``queued``, ``parked``, ``waiting``, ``completed`` or ``failed``."""
         owner = self._owners.get(session_id)
         if owner is None:
             return self.store.rested_status(session_id) or "waiting"
-        if owner.phase in ("queued", "running"):
+        if owner.phase in ("queued", "running", "parked"):
             return owner.phase
         return "running" if owner.phase in ("settling", "held") else owner.state.status
 
@@ -584,6 +586,23 @@ class SessionCore:
         finally:
             if scratch:
                 await asyncio.to_thread(_remove, folder)
+
+    # What host code adds to a log
+
+    async def note(
+        self, session_id: str, type_: str, data: dict[str, Any], turn_id: str | None = None
+    ) -> bool:
+        """Record an event on stable storage, also while nothing runs; False when it cannot be.
+
+        A turn that has ended meanwhile is not named. Raises StoreUnavailable.
+        """
+        owner = await self.owner(session_id)
+        if owner is None or owner.log.closed:
+            return False
+        turn = owner.state.turn
+        owner.note(type_, data, turn_id if turn is not None and turn.id == turn_id else None)
+        await owner.log.synced()
+        return not owner.log.closed
 
 
 def _bound(context: CallContext, session: SessionRecord) -> CallContext:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from threadline.session.limits import Totals
 from threadline.store.base import DeliveryState, Outcome
 
 __all__ = ["FOLDED", "EndedTurn", "OpenTurn", "State", "apply", "fold"]
@@ -16,20 +18,27 @@ class OpenTurn:
     """A turn without an end event.
 
     ``prompt`` is the data of its ``message.received``, or of the turn's that it resumes. ``calls``
-    are the requested calls without a result, by id; ``batch`` all calls of the open batch; ``at``
+    are the requested calls without a result, by id; ``batch`` all calls of the open batch;
+    ``waiting`` what was asked of people and not decided, by call id; ``decided`` the decisions of
+    the open batch; ``usage`` and ``cost`` are those of its steps so far (None: not known); ``at``
     is when it began.
     """
 
     id: str
     prompt: Mapping[str, Any]
     at: str = ""
+    model: str | None = None
     attempt: int = 1
     restarts: int = 0
     chain: tuple[str, ...] = ()
     step: int = 0
     step_open: bool = False
+    usage: Counter[str] = field(default_factory=Counter)
+    cost: float | None = 0.0
     batch: list[str] | None = None
     calls: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    waiting: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    decided: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def delivery_ids(self) -> list[str]:
@@ -62,7 +71,7 @@ class EndedTurn:
 class State:
     """What the log says; ``status`` is that of the newest session event, or ``"running"``.
 
-    ``ended_at`` is when the last turn ended.
+    ``ended_at`` is when the last turn ended; ``totals`` is what all turns took.
     """
 
     started: bool = False
@@ -71,6 +80,7 @@ class State:
     turn: OpenTurn | None = None
     last: EndedTurn | None = None
     ended_at: str = ""
+    totals: Totals = field(default_factory=Totals)
     outcomes: dict[str, Outcome] = field(default_factory=dict)
 
     @property
@@ -129,11 +139,13 @@ def _turn_started(state: State, event: Mapping[str, Any], data: Mapping[str, Any
     elif state.turn is None or state.turn.id != turn_id:
         state.turn = OpenTurn(turn_id, {}, _at(event))
     state.turn.attempt = int(data.get("attempt") or 1)
+    state.turn.model = data.get("model")
 
 
 def _turn_ended(state: State, event: Mapping[str, Any], data: Mapping[str, Any]) -> None:
     turn = state.turn or OpenTurn(str(event.get("turnId") or ""), {})
     state.ended_at = _at(event)
+    _count(state.totals, data)
     completed = event["type"] == "turn.completed"
     state.last = EndedTurn(
         turn,
@@ -147,15 +159,28 @@ def _turn_ended(state: State, event: Mapping[str, Any], data: Mapping[str, Any])
     state.status = "between"
 
 
+def _count(totals: Totals, data: Mapping[str, Any]) -> None:
+    usage = data.get("usage") or {}
+    totals.turns += 1
+    totals.tokens += int(usage.get("inputTokens") or 0) + int(usage.get("outputTokens") or 0)
+    totals.cost += float(data.get("costUsd") or 0.0)
+
+
 def _step_started(state: State, _: Mapping[str, Any], data: Mapping[str, Any]) -> None:
     if state.turn is not None:
         state.turn.step = int(data.get("step") or state.turn.step + 1)
         state.turn.step_open = True
 
 
-def _step_completed(state: State, _: Mapping[str, Any], __: Mapping[str, Any]) -> None:
-    if state.turn is not None:
-        state.turn.step_open = False
+def _step_completed(state: State, _: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+    turn, usage = state.turn, data.get("usage")
+    if turn is None:
+        return
+    turn.step_open = False
+    if usage:
+        turn.usage.update({**usage, "requests": 1})
+        cost = data.get("costUsd")
+        turn.cost = None if cost is None or turn.cost is None else turn.cost + cost
 
 
 def _actions_requested(state: State, _: Mapping[str, Any], data: Mapping[str, Any]) -> None:
@@ -163,6 +188,8 @@ def _actions_requested(state: State, _: Mapping[str, Any], data: Mapping[str, An
         calls = {str(call.get("callId")): call for call in _calls(data)}
         state.turn.calls = dict(calls)
         state.turn.batch = list(calls)
+        state.turn.waiting.clear()
+        state.turn.decided.clear()
 
 
 def _calls(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -178,7 +205,20 @@ def _action_result(state: State, _: Mapping[str, Any], data: Mapping[str, Any]) 
 def _actions_completed(state: State, _: Mapping[str, Any], __: Mapping[str, Any]) -> None:
     if state.turn is not None:
         state.turn.calls.clear()
+        state.turn.waiting.clear()
         state.turn.batch = None
+
+
+def _approval_requested(state: State, event: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+    if state.turn is not None:
+        state.turn.waiting[str(data.get("callId"))] = {**data, "at": _at(event)}
+
+
+def _approval_resolved(state: State, _: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+    if state.turn is not None:
+        call_id = str(data.get("callId"))
+        state.turn.waiting.pop(call_id, None)
+        state.turn.decided[call_id] = data
 
 
 def _nudged(state: State, event: Mapping[str, Any], data: Mapping[str, Any]) -> None:
@@ -204,6 +244,8 @@ def _outcome(
 
 
 _HANDLERS = {
+    "action.approval_requested": _approval_requested,
+    "action.approval_resolved": _approval_resolved,
     "action.result": _action_result,
     "actions.completed": _actions_completed,
     "actions.requested": _actions_requested,

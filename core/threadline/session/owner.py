@@ -19,11 +19,14 @@ from threadline.harness.base import Prompt, PromptPart, TurnResult
 from threadline.ids import new_id
 from threadline.session import workspace
 from threadline.session.admission import Admitted, Phase, admit
-from threadline.session.fold import State, apply
+from threadline.session.fold import OpenTurn, State, apply
+from threadline.session.limits import Exceeded, Meter, Totals
+from threadline.session.parking import ParkedCall, Parking, Resolution
 from threadline.session.prepare import Preparations
 from threadline.session.recorder import Recorder
-from threadline.session.recovery import Facts, Plan, Resume, recover
-from threadline.session.turn import RunningTurn
+from threadline.session.recovery import USAGE, Facts, Plan, Resume, closing, recover, spent
+from threadline.session.slots import Ticket
+from threadline.session.turn import Batch, Reopened, RunningTurn, reopened
 from threadline.store.base import (
     DecisionRecord,
     DeliveryRecord,
@@ -41,7 +44,9 @@ __all__ = ["SessionOwner"]
 
 log = structlog.get_logger("threadline.session")
 
-InterruptCode = Literal["stopped", "preempted", "host_shutdown", "session_deleted", "store_failed"]
+InterruptCode = Literal[
+    "stopped", "preempted", "host_shutdown", "session_deleted", "store_failed", "limit", "parked"
+]
 
 
 class SessionOwner:
@@ -60,7 +65,13 @@ class SessionOwner:
         self.has_history = False
         self._last_seq = 0
         self._prepares = Preparations(services.preparer, services.clock, self._prepared)
+        self.parking = Parking(services, self.emit, self._call_decided)
         self._resume: Resume | None = None
+        self._dormant: OpenTurn | None = None
+        self._running: RunningTurn | None = None
+        self._ticket: Ticket | None = None
+        self._exceeded: Exceeded | None = None
+        self._applied: set[int] = set()
         self._next_turn: str | None = None
         self.opened_with: frozenset[int] = frozenset()
         self.opened_stops: frozenset[int] = frozenset()
@@ -86,7 +97,8 @@ class SessionOwner:
         mark = self.lease.mark
         if mark is not None:
             status = str(mark.state.get("status", "waiting"))
-            self.log.state = State(True, self.record.mode, status, ended_at=mark.at)
+            totals = Totals.from_wire(dict(mark.state))
+            self.log.state = State(True, self.record.mode, status, ended_at=mark.at, totals=totals)
         for event in store.replay(session_id, mark.offset if mark else 0):
             apply(self.state, event)
         unsettled = store.unsettled(session_id, mark.next_index if mark else 0)
@@ -126,6 +138,7 @@ class SessionOwner:
             checkpoints=checkpoints,
             on_restart=self.services.on_restart,
             resumes=self.services.harness is None or self.services.harness.capabilities.resumes,
+            parks=self.services.harness is not None and self.services.harness.capabilities.parks,
             idempotent=self.services.tools.idempotent(),
         )
 
@@ -147,7 +160,9 @@ class SessionOwner:
         self.pending = [d for d in self.pending if d.delivery_id not in plan.settled]
         self._stops.extend(plan.stops_done)
         self._resume = plan.resume
-        if plan.resume is not None or plan.start:
+        if plan.parked is not None:
+            self._park_again(plan.parked)
+        elif plan.resume is not None or plan.start:
             self._start_work()
         else:
             self._start_rest()
@@ -174,7 +189,10 @@ class SessionOwner:
             started = self.services.slots.free
             self._start_work()
             return "started" if started else "queued"
-        if decision.effect in ("interrupt", "supersede"):
+        if self._dormant is not None and decision.effect == "supersede":
+            self._end_dormant("preempted")
+            self._go_on()
+        elif decision.effect in ("interrupt", "supersede"):
             self.interrupt("preempted")
         return decision.admitted
 
@@ -186,8 +204,12 @@ class SessionOwner:
         """Apply a journaled stop; return whether there was a turn to stop."""
         self._stops.append(stop)
         stopped = False
-        if self.phase in ("running", "settling") and stop.concerns(*self._turn_seq):
-            self.interrupt("stopped")
+        running = self.phase in ("running", "settling", "parked")
+        if running and stop.concerns(*self._turn_seq):
+            if self._dormant is not None:
+                self._end_dormant("stopped")
+            else:
+                self.interrupt("stopped")
             stopped = True
         elif self.phase == "queued":
             concerned = [d for d in self.pending if stop.concerns(d.seq, d.at)]
@@ -197,11 +219,79 @@ class SessionOwner:
         if self.phase == "queued" and stopped:
             self._stop_queued(stop)
         elif self.phase == "idle":
-            self._start_rest()
+            self._go_on()
         return stopped
 
-    def decide(self, decision: DecisionRecord) -> None:
-        """Apply a journaled decision on a parked call, unless that waits no more."""
+    # Approvals
+
+    def decide(self, record: DecisionRecord) -> bool:
+        """Apply a journaled decision; False when the call waits no more."""
+        if record.seq in self._applied:
+            return True
+        parked = self.parking.calls.get(record.call_id)
+        if parked is None or self.parking.overdue(parked, record.at):
+            return False
+        self._applied.add(record.seq)
+        return self.parking.resolve(
+            record.call_id, Resolution(record.decision, record.by, record.reason)
+        )
+
+    @property
+    def decisions(self) -> Mapping[str, Mapping[str, Any]]:
+        """How calls of the open batch were decided, by call id."""
+        return self.state.turn.decided if self.state.turn is not None else {}
+
+    async def decided(self, parked: ParkedCall, batch: Batch) -> Resolution:
+        """Wait for a decision; the turn gives its slot away while it only waits for people."""
+        self.park_if_waiting(batch)
+        resolution = await parked.resolved
+        if self.phase == "parked":
+            if self._ticket is None:
+                self._ticket = self.services.slots.ask(self.record.channel)
+            await self._ticket.wait()
+            self.phase = "running" if self.phase == "parked" else self.phase
+        return resolution
+
+    def park_if_waiting(self, batch: Batch) -> None:
+        """Let others have the slot when nothing of the turn runs but waits for people."""
+        if self.phase == "running" and self.parking.calls and not batch.active:
+            self.phase = "parked"
+            self._give_slot_back()
+
+    def _park_again(self, turn: OpenTurn) -> None:
+        """Wait on, after a restart, for what the open turn waits for."""
+        self._dormant = turn
+        self.phase = "parked"
+        self._turn_seq = self._newest(turn)
+        requests = dict(turn.waiting)
+        for request in requests.values():
+            self.parking.restore(turn.id, request)
+        known = self.services.store.decisions(self.record.id, list(requests))
+        for record in sorted(known.values(), key=lambda record: record.seq):
+            self.decide(record)
+
+    def _call_decided(self) -> None:
+        """A call of a turn that has no harness any more was decided: give it one."""
+        if self._dormant is not None:
+            self._start_work()
+
+    def _end_dormant(self, code: InterruptCode) -> None:
+        """End a parked turn that has no harness any more."""
+        turn, self._dormant = self._dormant, None
+        assert turn is not None
+        self.parking.supersede(code)
+        for event in closing(turn, code):
+            self.emit(event.type, dict(event.data), event.turn_id)
+        self._end_interrupted(turn.id, code)
+        self.phase = "idle"
+        self._queued_stop.set()
+
+    def _go_on(self) -> None:
+        """Run what is pending, or rest."""
+        if self.pending:
+            self._start_work()
+        else:
+            self._start_rest()
 
     def _clear(self, stop: StopRecord) -> None:
         cleared = [d for d in self.pending if stop.concerns(d.seq, d.at)]
@@ -234,8 +324,15 @@ class SessionOwner:
     def interrupt(self, code: InterruptCode) -> None:
         """Ask the running turn to end; it has its grace period from the first time on."""
         if self._interrupt is not None and not self._interrupt.done():
+            if code != "parked":
+                self.parking.supersede(code)
             self._interrupt.set_result(code)
             self.phase = "settling"
+
+    def exceed(self, exceeded: Exceeded) -> None:
+        """End the running turn, which has met a limit."""
+        self._exceeded = exceeded
+        self.interrupt("limit")
 
     def hold(self) -> bool:
         """Take the session's lock for a direct tool call; False while a turn has it."""
@@ -247,15 +344,12 @@ class SessionOwner:
     def unhold(self) -> None:
         """Give the lock back; what came meanwhile runs now."""
         self.phase = "idle"
-        if self.pending:
-            self._start_work()
-        else:
-            self._start_rest()
+        self._go_on()
 
     # Turns
 
     def _start_work(self) -> None:
-        self.phase = "queued"
+        self.phase = "queued" if self._dormant is None else "parked"
         if self._resting is not None:
             self._resting.cancel()
         if self._work is None or self._work.done():
@@ -263,8 +357,8 @@ class SessionOwner:
 
     async def _run(self) -> None:
         """Run turns until nothing is left to do."""
-        while (self.pending or self._resume is not None) and not self.log.closed:
-            self.phase = "queued"
+        while self._wanted and not self.log.closed:
+            self.phase = "queued" if self._dormant is None else "parked"
             if self.services.draining:
                 return
             if self.log.unwritten:
@@ -277,16 +371,17 @@ class SessionOwner:
 
     async def _take_slot(self) -> None:
         """Wait for a slot and run a turn in it, unless a stop comes first."""
-        slots = self.services.slots
-        turn_id = self._next_turn = new_id("turn")
+        slots, dormant = self.services.slots, self._dormant
+        turn_id = self._next_turn = dormant.id if dormant is not None else new_id("turn")
         self._queued_stop.clear()
-        ticket = slots.ask(self.record.channel)
+        ticket = self._ticket = slots.ask(self.record.channel)
         try:
-            if not ticket.granted:
+            if not ticket.granted and dormant is None:
                 self.emit("turn.queued", {"position": slots.position(ticket)}, turn_id)
                 if self.has_history:
                     # The turn before this one has ended, and the next prompt may be far off.
                     self.services.spawn(self.log.sync_quietly(), "sync")
+            if not ticket.granted:
                 await _first(ticket.wait(), self._queued_stop.wait(), self.services.drained.wait())
             going = ticket.granted and not self._queued_stop.is_set()
             while going and await self._ready(turn_id):
@@ -296,11 +391,16 @@ class SessionOwner:
                 going, turn_id = self._preempted, new_id("turn")
         finally:
             self._next_turn = None
-            slots.give_back(ticket)
+            self._give_slot_back()
+
+    def _give_slot_back(self) -> None:
+        ticket, self._ticket = self._ticket, None
+        if ticket is not None:
+            self.services.slots.give_back(ticket)
 
     async def _ready(self, turn_id: str) -> bool:
         """Wait until what is pending is prepared; False when a stop or a drain comes first."""
-        while self._may_run() and self._resume is None:
+        while self._may_run() and self._resume is None and self._dormant is None:
             fetching = self._prepares.unready(self.pending)
             if not fetching:
                 break
@@ -313,46 +413,64 @@ class SessionOwner:
         return self._may_run()
 
     def _may_run(self) -> bool:
-        wanted = bool(self.pending) or self._resume is not None
-        return wanted and not self.log.closed and not self.services.draining
+        return self._wanted and not self.log.closed and not self.services.draining
+
+    @property
+    def _wanted(self) -> bool:
+        """True when there is a turn to run."""
+        decided = self._dormant is not None and bool(self._dormant.decided)
+        return bool(self.pending) or self._resume is not None or decided
 
     async def _run_turn(self, turn_id: str) -> None:
         self._preempted = False
         self._interrupt = asyncio.get_running_loop().create_future()
         self.phase = "running"
         began = self.services.clock.monotonic()
+        self._exceeded = None
+        meter = Meter(self.services.limits, self.state.totals)
         resume, self._resume = self._resume, None
+        dormant, self._dormant = self._dormant, None
         taken: list[DeliveryRecord] = []
-        if resume is None:
-            taken, self.pending = self.pending, []
-            prompt = self._emit_prompt(turn_id, taken)
+        if dormant is not None:
+            prompt = prompt_of(dormant.prompt)
+            await self.log.flush()
         else:
-            prompt = prompt_of(resume.turn.prompt)
-        self._turn_seq = self._newest(taken, resume)
-        self._emit_started(turn_id, resume)
+            if resume is None:
+                taken, self.pending = self.pending, []
+                prompt = self._emit_prompt(turn_id, taken)
+                self._turn_seq = taken[-1].seq, taken[-1].at
+            else:
+                prompt = prompt_of(resume.turn.prompt)
+                self._turn_seq = self._newest(resume.turn)
+            self._emit_started(turn_id, resume)
+            if exceeded := meter.start():
+                self._interrupt = None
+                self._end_failed(turn_id, "failed", exceeded.code, exceeded.message)
+                return
         self._prompt_sync = self.services.spawn(self.log.sync_quietly(), "sync")
         try:
-            turn, problems = self._make_turn(turn_id, prompt, resume, taken)
+            turn, problems = self._make_turn(turn_id, prompt, resume, dormant, taken, meter)
         except Exception as error:
             log.warning("turn.not_started", session=self.record.id, turn=turn_id, exc_info=error)
             self._interrupt = None
+            self.parking.supersede("turn_ended")
             self._end_failed(turn_id, "failed", *_described(error))
             return
         if problems:
             turn.prompt = Prompt(
                 prompt.text, prompt.parts, [*prompt.context, *problems], prompt.attachments
             )
+        self._running = turn
         try:
             with span("threadline.turn", session=self.record.id, turn=turn_id):
                 await self._drive(turn, began)
         finally:
-            self._interrupt = None
+            self._interrupt = self._running = None
 
-    def _newest(self, taken: Sequence[DeliveryRecord], resume: Resume | None) -> tuple[int, str]:
-        if resume is None:
-            return taken[-1].seq, taken[-1].at
-        seqs = self.services.store.sequence_of(self.record.id, resume.turn.delivery_ids)
-        parts = resume.turn.prompt.get("parts") or [{}]
+    def _newest(self, turn: OpenTurn) -> tuple[int, str]:
+        """Return number and time of the newest delivery that a turn answers."""
+        seqs = self.services.store.sequence_of(self.record.id, turn.delivery_ids)
+        parts = turn.prompt.get("parts") or [{}]
         return max(seqs.values(), default=0), str(parts[-1].get("at") or "")
 
     def _emit_prompt(self, turn_id: str, taken: Sequence[DeliveryRecord]) -> Prompt:
@@ -390,22 +508,38 @@ class SessionOwner:
         turn_id: str,
         prompt: Prompt,
         resume: Resume | None,
+        dormant: OpenTurn | None,
         taken: Sequence[DeliveryRecord],
+        meter: Meter,
     ) -> tuple[RunningTurn, list[str]]:
         folder = self.folder(next((d.cwd for d in reversed(taken) if d.cwd), None))
         workspace.prepare(folder, self.services.seeds)
         problems = [p for delivery in taken for p in self.place_files(delivery, folder)]
+        before = dormant or (resume.turn if resume else None)
         turn = RunningTurn(
             self,
             turn_id=turn_id,
-            attempt=resume.attempt if resume else 1,
-            resumes=resume.turn.id if resume else None,
+            attempt=dormant.attempt if dormant else resume.attempt if resume else 1,
+            resumes=before.id if before else None,
             prompt=prompt,
-            chain=(*resume.turn.chain, resume.turn.id) if resume else (),
+            chain=(*before.chain, before.id) if before else (),
             workspace=folder,
+            meter=meter,
+            reopened=self._reopened(dormant) if dormant else None,
         )
         self.has_history = True
         return turn, problems
+
+    def _reopened(self, turn: OpenTurn) -> Reopened:
+        """Read the open batch of a parked turn, with the results that it has already."""
+        mark = self.lease.mark
+        events = self.services.store.replay(self.record.id, mark.offset if mark else 0)
+        own = [event for event in events if event.get("turnId") == turn.id]
+        return reopened(own, turn.step, self._blob)
+
+    def _blob(self, blob_id: str) -> bytes:
+        path = self.services.store.blob(self.record.id, blob_id)
+        return path.read_bytes() if path is not None else b"null"
 
     def folder(self, cwd: str | None = None) -> Path:
         """Return the working folder: a delivery's, the session's, the agent's, or its own."""
@@ -448,13 +582,15 @@ class SessionOwner:
     ) -> None:
         """Close the turn and decide what comes next, in one step."""
         failure, completed = _failure(task), None
-        if failure is None:
+        if failure is None and interrupted != "parked":
             try:
                 turn.checkpoint(task.result().messages)
                 completed = self._completed(task.result(), began)
             except Exception as error:
                 failure = "harness_failed", f"The harness returned a result that is none: {error!r}"
         self._preempted = interrupted == "preempted"
+        if interrupted == "parked":
+            return
         if interrupted is not None:
             turn.close("cancelled")
             if interrupted != "session_deleted":
@@ -472,41 +608,41 @@ class SessionOwner:
         if code == "store_failed":
             message = "The log could not be written; the host has kept this and goes on."
             self._end_failed(turn_id, "failed", "store_unavailable", message)
+        elif code == "limit" and self._exceeded is not None:
+            self._end_failed(turn_id, "failed", self._exceeded.code, self._exceeded.message)
         elif code == "host_shutdown":
             data = {
                 "status": "interrupted",
                 "code": code,
                 "message": "The host shut down while the turn was running.",
             }
-            self.emit("turn.failed", data, turn_id)
+            self.emit("turn.failed", data | self._spent(), turn_id)
         else:
             self._end_failed(turn_id, "cancelled", code, "turn interrupted")
 
     def _end_failed(self, turn_id: str, status: str, code: str, message: str) -> None:
         self.services.counts["turns", status] += 1
-        self.emit("turn.failed", {"status": status, "code": code, "message": message}, turn_id)
+        data = {"status": status, "code": code, "message": message}
+        self.emit("turn.failed", data | self._spent(), turn_id)
         if self.record.mode == "task":
             self.emit("session.failed", {"error": {"code": code, "message": message}})
         else:
             self.emit("session.waiting", {})
 
+    def _spent(self) -> dict[str, Any]:
+        """Return what the open turn took so far."""
+        return spent(self.state.turn) if self.state.turn is not None else {}
+
     def _completed(self, result: TurnResult, began: float) -> dict[str, Any]:
         """Return the data of ``turn.completed``."""
         elapsed = round((self.services.clock.monotonic() - began) * 1000)
-        usage = {
-            key: int(result.usage.get(key, 0))
-            for key in (
-                "inputTokens",
-                "outputTokens",
-                "cacheReadTokens",
-                "cacheWriteTokens",
-                "requests",
-            )
-        }
+        seen = self._spent()
+        usage = {key: int(result.usage.get(key, 0)) for key in USAGE}
+        if not result.usage and seen:
+            usage = seen["usage"]
         data: dict[str, Any] = {"result": result.result, "usage": usage, "durationMs": elapsed}
-        if result.cost_usd is not None:
-            data["costUsd"] = float(result.cost_usd)
-        return data
+        cost = seen.get("costUsd") if result.cost_usd is None else result.cost_usd
+        return data if cost is None else data | {"costUsd": float(cost)}
 
     def _end_completed(self, turn_id: str, data: dict[str, Any]) -> None:
         self.services.counts["turns", "completed"] += 1
@@ -594,6 +730,7 @@ class SessionOwner:
     def _note_rest(self) -> None:
         size = self.services.store.size(self.record.id)
         state = {"status": self.state.status, "lastSeq": self._last_seq}
+        state |= self.state.totals.to_wire()
         mark = Watermark(size, self.lease.next_index, self.lease.last_at, state)
         self.services.store.rest(self.lease, mark)
         self.state.outcomes.clear()
@@ -609,6 +746,7 @@ class SessionOwner:
         if self.log.closed:
             return
         self.log.drop()
+        self.parking.drop()
         self.interrupt("session_deleted")
         self._queued_stop.set()
         self._prepares.drop()
@@ -617,7 +755,17 @@ class SessionOwner:
         self.services.unload(self, reason)
 
     async def shut_down(self) -> None:
-        """Interrupt the turn for a drain and put everything on stable storage."""
+        """Interrupt the turn for a drain and put everything on stable storage.
+
+        One that waits for people goes on waiting in the next process.
+        """
+        harness = self.services.harness
+        if self.phase == "parked" and harness is not None and harness.capabilities.parks:
+            self._dormant = None
+            if self._running is not None:
+                self._running.abandon()
+            self.interrupt("parked")
+            self.parking.drop()
         self.interrupt("host_shutdown")
         self._prepares.drop()
         if self._work is not None:

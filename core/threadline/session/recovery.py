@@ -12,9 +12,20 @@ from typing import Any, Literal
 from threadline.session.fold import EndedTurn, OpenTurn, State
 from threadline.store.base import Checkpoint, DeliveryRecord, SessionRecord, StopRecord
 
-__all__ = ["MAX_RESTARTS", "Facts", "Plan", "Planned", "Resume", "recover"]
+__all__ = [
+    "MAX_RESTARTS",
+    "USAGE",
+    "Facts",
+    "Plan",
+    "Planned",
+    "Resume",
+    "closing",
+    "recover",
+    "spent",
+]
 
 MAX_RESTARTS = 3
+USAGE = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens", "requests")
 UNKNOWN_WRITE = (
     "The host stopped while {tools} was running, so it is not known whether it took effect. "
     "Please check, and tell me whether to try again."
@@ -44,12 +55,13 @@ class Plan:
     """Events to append, in order; then resume, start what is pending, or rest.
 
     ``stopped`` is what a stop met while it waited for a slot: its prompt and its end are still to
-    be recorded, together.
+    be recorded, together. ``parked`` is a turn that stays open and waits for a decision.
     """
 
     events: list[Planned] = field(default_factory=list)
     stopped: list[DeliveryRecord] = field(default_factory=list)
     resume: Resume | None = None
+    parked: OpenTurn | None = None
     start: bool = False
     stops_done: list[StopRecord] = field(default_factory=list)
     settled: set[str] = field(default_factory=set)
@@ -67,6 +79,7 @@ class Facts:
     checkpoints: Sequence[Checkpoint] = ()
     on_restart: Literal["resume", "fail"] = "resume"
     resumes: bool = True
+    parks: bool = False
     idempotent: Collection[str] = ()
 
 
@@ -77,6 +90,8 @@ def recover(state: State, facts: Facts) -> Plan:
         plan.events.append(Planned("session.started", started_data(facts)))
     pending = [d for d in facts.pending if d.delivery_id not in state.outcomes]
     pending = _append_confirmed_nudges(state, facts, plan, pending)
+    if state.turn is not None and _stays_parked(state.turn, facts, pending):
+        return _park(state.turn, facts, plan, pending)
     ended = _close(state, facts, plan, pending) if state.turn is not None else state.last
     pending = _stop_waiting(state, facts, plan, pending)
     pending = _clear(facts, plan, pending)
@@ -93,6 +108,39 @@ def recover(state: State, facts: Facts) -> Plan:
 
 
 _ENDED = ("waiting", "completed", "failed")
+
+
+def _stays_parked(turn: OpenTurn, facts: Facts, pending: Sequence[DeliveryRecord]) -> bool:
+    """Tell whether the open turn goes on waiting for a person as if nothing had happened."""
+    waits = bool(turn.waiting) and turn.batch is not None and facts.parks and bool(turn.prompt)
+    preempted = any(d.admission == "preempt" for d in pending)
+    return waits and not preempted and not _stopped(turn, facts)
+
+
+def _park(turn: OpenTurn, facts: Facts, plan: Plan, pending: list[DeliveryRecord]) -> Plan:
+    """Leave the turn open; what its other calls did while the host stopped is said, not guessed."""
+    for call_id in _unknown_writes(turn, facts):
+        call = turn.calls[call_id]
+        message = (
+            f"The host stopped while {_tool_name(call)} was running, so it is not known whether "
+            "it took effect. Check before you try it again."
+        )
+        plan.events.append(_interrupted(turn, call_id, call, message))
+    _clear(facts, plan, pending)
+    plan.stops_done.extend(facts.stops)
+    plan.parked = turn
+    return plan
+
+
+def _unknown_writes(turn: OpenTurn, facts: Facts) -> list[str]:
+    """Return the calls of which nobody knows whether they took effect."""
+    return [
+        call_id
+        for call_id, call in turn.calls.items()
+        if call.get("effect") == "write"
+        and _tool_name(call) not in facts.idempotent
+        and call_id not in turn.waiting
+    ]
 
 
 def started_data(facts: Facts) -> dict[str, Any]:
@@ -125,7 +173,8 @@ def _append_confirmed_nudges(
     }
     named = [d for d in pending if d.delivery_id in held]
     if named and state.turn is not None:
-        _close_calls(state.turn, plan)
+        plan.events.extend(closing(state.turn, "host_restarted"))
+        state.turn.batch = None
     for delivery in named:
         nudge, turn_id = held[delivery.delivery_id]
         data: dict[str, Any] = {
@@ -140,31 +189,43 @@ def _append_confirmed_nudges(
     return [d for d in pending if d.delivery_id not in plan.settled]
 
 
-def _close_calls(turn: OpenTurn, plan: Plan) -> None:
-    """Pair every requested call and batch with its end, so that readers can."""
+def closing(turn: OpenTurn, reason: str) -> list[Planned]:
+    """Return what pairs every requested call, approval and batch with its end."""
     if turn.batch is None:
-        return
-    for call_id, call in turn.calls.items():
-        plan.events.append(
-            Planned(
-                "action.result",
-                {
-                    "callId": call_id,
-                    "toolName": _tool_name(call),
-                    "isError": True,
-                    "error": {
-                        "code": "interrupted",
-                        "message": "The host stopped before the call had a result.",
-                    },
-                    "durationMs": 0,
-                },
-                turn.id,
-            )
+        return []
+    events = [
+        Planned(
+            "action.approval_resolved",
+            {"callId": call_id, "decision": "superseded", "reason": reason},
+            turn.id,
         )
-    plan.events.append(
-        Planned("actions.completed", {"step": turn.step, "callIds": list(turn.batch)}, turn.id)
-    )
-    turn.batch = None
+        for call_id in turn.waiting
+    ]
+    message = "The host stopped before the call had a result."
+    if reason != "host_restarted":
+        message = "The turn ended before the result."
+    events += [_interrupted(turn, i, call, message) for i, call in turn.calls.items()]
+    data = {"step": turn.step, "callIds": list(turn.batch)}
+    return [*events, Planned("actions.completed", data, turn.id)]
+
+
+def spent(turn: OpenTurn) -> dict[str, Any]:
+    """Return what the steps of a turn took, as its end has it; nothing where none is known."""
+    if not turn.usage:
+        return {}
+    usage = {key: int(turn.usage.get(key, 0)) for key in USAGE}
+    return {"usage": usage} | ({} if turn.cost is None else {"costUsd": turn.cost})
+
+
+def _interrupted(turn: OpenTurn, call_id: str, call: Mapping[str, Any], message: str) -> Planned:
+    data = {
+        "callId": call_id,
+        "toolName": _tool_name(call),
+        "isError": True,
+        "error": {"code": "interrupted", "message": message},
+        "durationMs": 0,
+    }
+    return Planned("action.result", data, turn.id)
 
 
 def _tool_name(call: Mapping[str, Any]) -> str:
@@ -175,15 +236,10 @@ def _close(state: State, facts: Facts, plan: Plan, pending: Sequence[DeliveryRec
     """End the open turn for the reason that counts: a stop, a preempting delivery, a restart."""
     turn = state.turn
     assert turn is not None
-    unknown = sorted(
-        {
-            _tool_name(call)
-            for call in turn.calls.values()
-            if call.get("effect") == "write" and _tool_name(call) not in facts.idempotent
-        }
-    )
-    _close_calls(turn, plan)
+    unknown = sorted({_tool_name(turn.calls[i]) for i in _unknown_writes(turn, facts)})
     status, code, message = _reason(turn, facts, pending)
+    plan.events.extend(closing(turn, code))
+    turn.batch = None
     asks = bool(code == "host_restarted" and unknown and facts.on_restart == "resume")
     if asks:
         message = UNKNOWN_WRITE.format(tools=" and ".join(unknown))
@@ -197,6 +253,7 @@ def _close(state: State, facts: Facts, plan: Plan, pending: Sequence[DeliveryRec
     ended: dict[str, Any] = {"status": status, "code": code, "message": message}
     if asks:
         ended["asks"] = True
+    ended |= spent(turn)
     plan.events.append(Planned("turn.failed", ended, turn.id))
     return EndedTurn(turn, status, code, message, asks=asks)
 

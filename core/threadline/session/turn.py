@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import orjson
+
 from threadline import ndjson
-from threadline.harness.base import Nudge, Prompt, ToolCall, ToolInfo, ToolResult
+from threadline.harness.base import Attachment, Nudge, Prompt, ToolCall, ToolInfo, ToolResult
+from threadline.prices import price
+from threadline.principal import Principal
+from threadline.session.limits import Meter
+from threadline.session.parking import ParkedCall
 from threadline.session.workspace import notes
 from threadline.store.base import Checkpoint, DeliveryRecord, SessionRecord
 from threadline.telemetry import Span, span, start_span
 
 if TYPE_CHECKING:
-    from threadline.principal import Principal
     from threadline.session.core import Services
     from threadline.session.owner import SessionOwner
 
-__all__ = ["CallContext", "Gate", "RunningTurn", "ToolBox"]
+__all__ = ["Batch", "CallContext", "Gate", "Reopened", "RunningTurn", "ToolBox", "reopened"]
 
 _PREVIEW = 4096
 
@@ -90,6 +95,57 @@ class ToolBox(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class Reopened:
+    """The open batch of a turn that goes on after a restart, and the results that the log has."""
+
+    step: int
+    calls: Sequence[ToolCall]
+    results: Mapping[str, ToolResult] = field(default_factory=dict)
+
+    @property
+    def call_ids(self) -> list[str]:
+        """The ids of the calls, in order."""
+        return [call.call_id for call in self.calls]
+
+
+def reopened(
+    events: Iterable[Mapping[str, Any]], step: int, blob: Callable[[str], bytes]
+) -> Reopened:
+    """Return the last batch of a turn's events, with the results that it has."""
+    calls: list[ToolCall] = []
+    results: dict[str, ToolResult] = {}
+    for event in events:
+        data = event.get("data") or {}
+        if event["type"] == "actions.requested":
+            calls = [ToolCall(c["callId"], c["toolName"], c.get("input")) for c in data["calls"]]
+            results = {}
+        elif event["type"] == "action.result":
+            results[data["callId"]] = _recorded(data, blob)
+    return Reopened(step, calls, results)
+
+
+def _recorded(data: Mapping[str, Any], blob: Callable[[str], bytes]) -> ToolResult:
+    """Return the result that an event tells of."""
+    error = data.get("error") or {}
+    output = error.get("message") if data.get("isError") else data.get("output")
+    if data.get("truncated"):
+        output = orjson.loads(blob(data["truncated"]["blobId"]))
+    attachments = [
+        Attachment(blob(item["blobId"]), item["mediaType"], item.get("name"))
+        for item in data.get("attachments") or ()
+    ]
+    return ToolResult(
+        data["callId"],
+        data["toolName"],
+        output,
+        bool(data.get("isError")),
+        error.get("code"),
+        attachments,
+        bool(data.get("dryRun")),
+    )
+
+
 class RunningTurn:
     """The core's :class:`~threadline.harness.base.Turn`.
 
@@ -107,6 +163,8 @@ class RunningTurn:
         prompt: Prompt,
         chain: Sequence[str],
         workspace: Path,
+        meter: Meter,
+        reopened: Reopened | None = None,
     ) -> None:
         services = owner.services
         self.id = turn_id
@@ -122,11 +180,15 @@ class RunningTurn:
         self.history: Sequence[Any] = [m for c in checkpoints for m in c.messages]
         self.prompt_in_history = any(c.turn_id in chain for c in checkpoints)
         self._owner = owner
+        self.open_calls: Sequence[ToolCall] = reopened.calls if reopened else ()
+        self._reopened = reopened
+        self._meter = meter
         self._closed = False
-        self._step = 0
+        self._step = reopened.step if reopened else 0
         self._step_began: float | None = None
         self._step_span = Span()
-        self._batch: _Batch | None = None
+        self._model: str | None = None
+        self._batch: Batch | None = None
         self._last_calls: list[str] = []
 
     # Steps and what the model says
@@ -137,22 +199,34 @@ class RunningTurn:
             self._step += 1
             self._step_began = self._owner.services.clock.monotonic()
             self._step_span = start_span("threadline.step", step=self._step, model=model)
+            self._model = model
             self._emit("step.started", {"step": self._step} | ({"model": model} if model else {}))
         return self._step
 
     def step_completed(
-        self, usage: Mapping[str, int] | None = None, finish_reason: str = "stop"
+        self,
+        usage: Mapping[str, int] | None = None,
+        finish_reason: str = "stop",
+        cost_usd: float | None = None,
     ) -> None:
-        """Record that the model request has its answer."""
+        """Record that the model request has its answer; the turn ends if it was one too many."""
         if self._closed or self._step_began is None:
             return
         elapsed = self._owner.services.clock.monotonic() - self._step_began
         data: dict[str, Any] = {"step": self._step, "durationMs": round(elapsed * 1000)}
+        cost = cost_usd
         if usage is not None:
             data["usage"] = dict(usage)
+            cost = price(self._model, usage) if cost is None else cost
+        if cost is not None:
+            data["costUsd"] = cost
         self._step_began = None
         self._step_span.end()
         self._emit("step.completed", data | {"finishReason": finish_reason})
+        tokens = sum((usage or {}).get(key, 0) for key in ("inputTokens", "outputTokens"))
+        exceeded = self._meter.step(tokens, cost)
+        if exceeded is not None and finish_reason == "tool_calls":
+            self._owner.exceed(exceeded)
 
     def reasoning_delta(self, block_id: str, delta: str) -> None:
         """Stream a piece of a reasoning block."""
@@ -185,11 +259,32 @@ class RunningTurn:
     # Tools
 
     @asynccontextmanager
-    async def actions(self, calls: Sequence[ToolCall]) -> AsyncIterator[_Batch]:
+    async def actions(self, calls: Sequence[ToolCall]) -> AsyncIterator[Batch]:
         """Record the step's calls as requested; leaving records the batch as completed."""
         self._check()
         tools = self._owner.services.tools
-        calls = [ToolCall(c.call_id, c.tool_name, tools.validated(c)) for c in calls]
+        reopened, self._reopened = self._reopened, None
+        if reopened is not None and [c.call_id for c in calls] == reopened.call_ids:
+            batch = Batch(self, reopened.calls, reopened.results)
+        else:
+            calls = [ToolCall(c.call_id, c.tool_name, tools.validated(c)) for c in calls]
+            if exceeded := self._meter.call(calls, tools.limit):
+                self._owner.exceed(exceeded)
+                raise asyncio.CancelledError
+            self._request(calls)
+            batch = Batch(self, calls)
+        self._batch = batch
+        try:
+            yield batch
+        finally:
+            if not self._closed:
+                try:
+                    await batch.settle()
+                finally:
+                    self._close_batch()
+
+    def _request(self, calls: Sequence[ToolCall]) -> None:
+        tools = self._owner.services.tools
         requested = [
             {
                 "callId": call.call_id,
@@ -200,14 +295,6 @@ class RunningTurn:
             for call in calls
         ]
         self._emit("actions.requested", {"step": self._step, "calls": requested})
-        batch = self._batch = _Batch(self, calls)
-        try:
-            yield batch
-        finally:
-            try:
-                await batch.settle()
-            finally:
-                self._close_batch()
 
     async def call_tools(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """Run the step's calls side by side and return their results in order."""
@@ -219,6 +306,7 @@ class RunningTurn:
         if batch is None:
             return
         batch.close()
+        self._owner.parking.supersede("turn_ended")
         for call in batch.unfinished():
             data = {
                 "callId": call.call_id,
@@ -238,6 +326,11 @@ class RunningTurn:
         """Store new history records."""
         if not self._closed and messages:
             self._owner.log.save_checkpoint(Checkpoint(self.id, list(messages)))
+
+    @property
+    def waiting(self) -> Collection[str]:
+        """The calls that wait for a decision."""
+        return self._owner.parking.calls
 
     async def boundary(self, messages: Sequence[Any]) -> list[Nudge]:
         """Store a checkpoint at a tool boundary and return what is pending, in arrival order."""
@@ -278,18 +371,22 @@ class RunningTurn:
             self.step_completed(finish_reason=finish_reason)
         self._closed = True
 
+    def abandon(self) -> None:
+        """Take nothing more and leave all as it is: the next process goes on from here."""
+        self._closed = True
+        batch, self._batch = self._batch, None
+        if batch is not None:
+            batch.close()
+
     def _check(self) -> None:
         if self._closed:
             raise asyncio.CancelledError
 
-    async def run_call(self, call: ToolCall, batch: _Batch) -> ToolResult:
+    async def run_call(self, call: ToolCall, batch: Batch) -> ToolResult:
         """Run one call and record its result, unless its batch was closed meanwhile."""
         batch.check()
         services = self._owner.services
-        if services.tools.effect(call.tool_name) == "write":
-            await self._owner.log.synced()
-            batch.check()
-        began = services.clock.monotonic()
+        session = self._owner.record
         context = CallContext(
             session_id=self.session_id,
             turn_id=self.id,
@@ -297,7 +394,25 @@ class RunningTurn:
             workspace=self.workspace,
             direct=False,
             on_retry=lambda attempt, delay, error: self._retried(call, attempt, delay, error),
+            dry_run=session.dry_run,
+            as_of=session.as_of,
+            purpose=session.purpose,
         )
+        writes = services.tools.effect(call.tool_name) == "write"
+        began = services.clock.monotonic()
+        if parked := self._parked(call, context, stubbed=writes and context.dry_run):
+            await self._owner.log.synced()
+            batch.check()
+            resolution = await self._owner.decided(parked, batch)
+            batch.check()
+            if resolution.decision != "approved":
+                return resolution.result(call)
+            began = services.clock.monotonic()
+        if decided := self._owner.decisions.get(call.call_id):
+            context = replace(context, approved_by=Principal.from_wire(decided.get("by") or {}))
+        if writes and not context.dry_run:
+            await self._owner.log.synced()
+            batch.check()
         with span("threadline.tool", tool=call.tool_name, call=call.call_id) as running:
             result = await services.tools.run(call, context)
             running.set("error", result.code)
@@ -307,6 +422,20 @@ class RunningTurn:
         batch.check()
         self._emit("action.result", data)
         return result
+
+    def _parked(self, call: ToolCall, context: CallContext, *, stubbed: bool) -> ParkedCall | None:
+        """Return what the call has to wait for; it waits already when it did before a restart."""
+        parking, tools = self._owner.parking, self._owner.services.tools
+        waiting = parking.calls.get(call.call_id)
+        if waiting is not None or stubbed or tools.refusal(call, context) is not None:
+            return waiting
+        gate = None if call.call_id in self._owner.decisions else tools.gate(call)
+        return parking.park(call, self.id, gate) if gate is not None else None
+
+    def ran(self, batch: Batch) -> None:
+        """A call has ended: the turn may now be waiting for people only."""
+        if not self._closed:
+            self._owner.park_if_waiting(batch)
 
     def _retried(self, call: ToolCall, attempt: int, delay: float, error: str) -> None:
         data = {
@@ -325,6 +454,10 @@ class RunningTurn:
             "isError": result.is_error,
             "durationMs": elapsed,
         }
+        if result.dry_run:
+            data["dryRun"] = True
+        if result.attachments:
+            data["attachments"] = [await self._kept(item) for item in result.attachments]
         if result.is_error:
             code = result.code or "tool_failed"
             return data | {"error": {"code": code, "message": str(result.output)}}
@@ -338,22 +471,37 @@ class RunningTurn:
         truncated = {"size": len(whole), "blobId": blob_id}
         return data | {"output": preview, "truncated": truncated}
 
+    async def _kept(self, item: Attachment) -> dict[str, Any]:
+        """Keep an attachment beside the log; return what the event says of it."""
+        blob_id = await self._owner.log.put_blob(item.data)
+        kept = {"blobId": blob_id, "mediaType": item.media_type, "size": len(item.data)}
+        return kept | ({"name": item.name} if item.name else {})
 
-class _Batch:
+
+class Batch:
     """The calls of one step; each runs once, in its own task."""
 
-    def __init__(self, turn: RunningTurn, calls: Sequence[ToolCall]) -> None:
+    def __init__(
+        self,
+        turn: RunningTurn,
+        calls: Sequence[ToolCall],
+        results: Mapping[str, ToolResult] | None = None,
+    ) -> None:
         self.calls = {call.call_id: call for call in calls}
+        self.results = dict(results or {})
         self._turn = turn
         self._tasks: dict[str, asyncio.Task[ToolResult]] = {}
         self._closed = False
 
     async def run(self, call_id: str) -> ToolResult:
         """Run one of the calls once; a second time returns the first result."""
+        if call_id in self.results:
+            return self.results[call_id]
         task = self._tasks.get(call_id)
         if task is None:
             call = self.calls[call_id]
             task = asyncio.get_running_loop().create_task(self._turn.run_call(call, self))
+            task.add_done_callback(lambda _: self._turn.ran(self))
             self._tasks[call_id] = task
         return await asyncio.shield(task)
 
@@ -362,11 +510,14 @@ class _Batch:
         return [
             call
             for call_id, call in self.calls.items()
-            if (task := self._tasks.get(call_id)) is None
-            or not task.done()
-            or task.cancelled()
-            or task.exception() is not None
+            if call_id not in self.results and not _succeeded(self._tasks.get(call_id))
         ]
+
+    @property
+    def active(self) -> bool:
+        """True while a call runs, so that the turn does more than wait for people."""
+        waiting = self._turn.waiting
+        return any(not t.done() and i not in waiting for i, t in self._tasks.items())
 
     def check(self) -> None:
         """Raise when the batch takes no more results."""
@@ -384,6 +535,12 @@ class _Batch:
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+
+def _succeeded(task: asyncio.Task[ToolResult] | None) -> bool:
+    if task is None or not task.done() or task.cancelled():
+        return False
+    return task.exception() is None
 
 
 def _with_notes(services: Services, folder: Path) -> str:

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from threadline.errors import InvalidRequest, WorkspaceUnavailable
 
@@ -21,6 +21,7 @@ __all__ = [
     "decode_files",
     "list_files",
     "notes",
+    "open_file",
     "prepare",
     "read_file",
     "write_files",
@@ -166,9 +167,14 @@ def read_file(root: Path, path: str, limit: int) -> bytes:
 
     Raises InvalidRequest for a path that could leave the workspace, OSError when it cannot be read.
     """
-    _check_readable(path)
-    with os.fdopen(_open(root, path, os.O_RDONLY), "rb") as file:
+    with open_file(root, path) as file:
         return file.read(limit)
+
+
+def open_file(root: Path, path: str) -> BinaryIO:
+    """Open a workspace file for reading, following no link; raises as :func:`read_file` does."""
+    _check_readable(path)
+    return os.fdopen(_open(root, path, os.O_RDONLY), "rb")
 
 
 def _check_readable(path: str) -> None:
