@@ -6,6 +6,7 @@ a new one.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -17,13 +18,12 @@ from threadline.channel.auth import Policy
 from threadline.channel.channel import Channel
 from threadline.channel.context import Delivery, EventStream, RouteContext, Session
 from threadline.channel.tokens import rotating
-from threadline.errors import IndexOutOfRange, InvalidRequest, NotFound
+from threadline.errors import Forbidden, IndexOutOfRange, InvalidRequest
 from threadline.session.access import Action
 from threadline.store.base import Admission
+from threadline_http.cost import Account
 
 __all__ = ["HttpChannel"]
-
-_ENDS = ("turn.completed", "turn.failed")
 
 
 def _whole(value: Any) -> Any:
@@ -113,6 +113,7 @@ class HttpChannel(Channel):
         self.get("/session/{sessionId}/events")(self.dump)
         self.post("/session/{sessionId}/stop")(self.stop_turn)
         self.get("/session/{sessionId}/cost")(self.cost)
+        self.get("/session/{sessionId}/approvals")(self.list_approvals)
         self.post("/session/{sessionId}/approvals/{callId}")(self.resolve_approval)
         self.delete("/session/{sessionId}")(self.remove)
         self.get("/sessions")(self.list_sessions)
@@ -169,19 +170,41 @@ class HttpChannel(Channel):
         return {"ok": True, "sessionId": session.id, "stopped": stopped}
 
     async def cost(self, ctx: RouteContext) -> dict[str, Any]:
-        """Return each turn's token usage and estimated cost; an unknown cost is null."""
+        """Return each turn's token usage and estimated cost in US dollars.
+
+        A cost that is not known is null, and ``unknownModels`` names the models without a price.
+        """
         session = await _session(ctx, "read")
-        turns: list[dict[str, Any]] = []
+        account = Account()
         async for chunk in session.events():
-            turns += [
-                turn for line in chunk.split(b"\n") if b'"turn.' in line for turn in _turn(line)
-            ]
-        return {"sessionId": session.id, "turns": turns, "total": _total(turns)}
+            for line in chunk.split(b"\n") if b'"turn.' in chunk else ():
+                if b'"turn.' in line:
+                    account.add(orjson.loads(line))
+        return {"sessionId": session.id, **account.to_wire()}
 
     async def resolve_approval(self, ctx: RouteContext, body: Approval) -> dict[str, Any]:
-        """Decide a parked tool call."""
-        await _session(ctx, "send")
-        raise NotFound(f"No call {ctx.params['callId']!r} of this session waits for an approval.")
+        """Decide a tool call that waits for a person; the first decision counts."""
+        session_id, call_id = ctx.params["sessionId"], ctx.params["callId"]
+        with contextlib.suppress(Forbidden):
+            # Whoever may speak there by another channel's rules may decide by default.
+            await ctx.reach(session_id, action="send")
+        approved = body.decision.startswith("approve")
+        record = await ctx.resolve_approval(
+            session_id, call_id, "approved" if approved else "denied", reason=body.reason
+        )
+        return {
+            "ok": True,
+            "sessionId": record.session_id,
+            "callId": record.call_id,
+            "decision": record.decision,
+            "by": dict(record.by),
+        }
+
+    async def list_approvals(self, ctx: RouteContext) -> dict[str, Any]:
+        """List the tool calls of a session that wait for a person."""
+        session = await _session(ctx, "read")
+        waiting = await ctx.approvals(session.id)
+        return {"sessionId": session.id, "approvals": [call.to_wire() for call in waiting]}
 
     async def remove(self, ctx: RouteContext) -> dict[str, Any]:
         """Delete a session with its log, history and workspace."""
@@ -216,17 +239,6 @@ async def _recorded(session: Session, start: int, limit: int | None) -> list[Any
     return lines[:limit]
 
 
-def _turn(line: bytes) -> list[dict[str, Any]]:
-    """Return what one line says of a turn's cost: nothing, or one entry."""
-    event = orjson.loads(line)
-    data = event.get("data") or {}
-    usage = data.get("usage")
-    if event.get("type") not in _ENDS or not isinstance(usage, dict):
-        return []
-    counts = {key: value for key, value in usage.items() if isinstance(value, int)}
-    return [{"turnId": event.get("turnId"), "usage": counts, "costUsd": data.get("costUsd")}]
-
-
 def _delivery_id(ctx: RouteContext, in_body: str | None) -> str | None:
     """Return the id from the body or the ``Idempotency-Key`` header; they may not differ."""
     in_header = ctx.headers.get("idempotency-key")
@@ -246,13 +258,3 @@ def _answer(ctx: RouteContext, delivery: Delivery) -> dict[str, Any]:
 
 def _playground(ctx: RouteContext, session_id: str) -> str:
     return ctx.url(f"/playground?sessionId={session_id}")
-
-
-def _total(turns: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    usage: dict[str, int] = {}
-    for turn in turns:
-        for key, value in turn["usage"].items():
-            usage[key] = usage.get(key, 0) + value
-    costs = [turn["costUsd"] for turn in turns]
-    known = bool(costs) and all(cost is not None for cost in costs)
-    return {"usage": usage, "costUsd": sum(costs) if known else None}

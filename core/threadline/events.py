@@ -190,6 +190,7 @@ class TurnFailed(EventData):
     code: str = "unknown"
     message: str = ""
     usage: Usage | None = None
+    cost_usd: float | None = None
     asks: bool | None = None
 
 
@@ -206,6 +207,7 @@ class StepCompleted(EventData):
     step: int = 0
     duration_ms: int = 0
     usage: Usage | None = None
+    cost_usd: float | None = None
     finish_reason: str | None = None
 
 
@@ -265,7 +267,10 @@ class ActionsCompleted(EventData):
 
 
 class ActionResult(EventData):
-    """One tool call's output or error."""
+    """One tool call's output or error; in a dry run a write's output is its stub.
+
+    ``attachments`` are images and files, ``{blobId, mediaType, size, name?}`` each.
+    """
 
     call_id: str = ""
     tool_name: str = ""
@@ -274,6 +279,8 @@ class ActionResult(EventData):
     error: ErrorInfo | None = None
     duration_ms: int = 0
     truncated: dict[str, Any] | None = None
+    attachments: list[dict[str, Any]] | None = None
+    dry_run: bool | None = None
 
 
 class ToolRetry(EventData):

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
@@ -19,7 +19,7 @@ from threadline.session.admission import Admitted
 from threadline.session.core import Services, SessionCore
 from threadline.session.owner import SessionOwner
 from threadline.session.turn import CallContext, Gate
-from threadline.store.base import AcceptRequest, AcceptResult, SessionRecord
+from threadline.store.base import AcceptRequest, AcceptResult, DecisionRecord, SessionRecord
 from threadline.store.embedded import EmbeddedStore
 from threadline.testing.clock import ManualClock
 from threadline.testing.faults import Crashed, FaultyDisk, crash
@@ -194,6 +194,37 @@ class Host:
     async def stop(self, conversation: str = "a", **fields: Any) -> bool:
         self.clock.advance(0.001)
         return await self.core.stop(self.session_id(conversation), **fields)
+
+    async def parked(self, count: int = 1, conversation: str = "a") -> list[str]:
+        """Return the ids of the calls that wait, when there are so many and it is recorded."""
+
+        def waiting() -> list[str]:
+            owner = self.core._owners.get(self.session_id(conversation))
+            return list(owner.parking.calls) if owner is not None else []
+
+        await until(lambda: len(waiting()) == count, self.disk)
+        await self.flushed()
+        return waiting()
+
+    async def decide(
+        self,
+        call_id: str,
+        decision: Literal["approved", "denied"] = "approved",
+        *,
+        by: Principal = ALICE,
+        conversation: str = "a",
+        reason: str | None = None,
+    ) -> DecisionRecord:
+        """Decide a call that waits."""
+        self.clock.advance(0.001)
+        return await self.core.decide(
+            self.session_id(conversation),
+            call_id,
+            decision,
+            by,
+            may=lambda session: session.owner.key == by.key,
+            reason=reason,
+        )
 
     # What can be seen
 

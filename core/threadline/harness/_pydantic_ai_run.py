@@ -26,6 +26,7 @@ from pydantic_ai.exceptions import (
 )
 from pydantic_ai.messages import (
     AgentStreamEvent,
+    BinaryContent,
     ModelMessage,
     ModelMessagesTypeAdapter,
     ModelRequest,
@@ -48,7 +49,7 @@ from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 from pydantic_graph import End
 
 from threadline.errors import HarnessFailed, ThreadlineError
-from threadline.harness.base import ToolCall, TurnResult
+from threadline.harness.base import ToolCall, ToolResult, TurnResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,6 +78,8 @@ class Run:
         self.turn = turn
         self.batch: ActionBatch | None = None
         self.tools = {tool.name: _definition(tool) for tool in turn.tools}
+        self._gated = {tool.name for tool in turn.tools if tool.approval}
+        self._acted = False
         self._agent = agent
         self._limits = limits
         self._streams = _can_stream(agent.model)
@@ -92,6 +95,8 @@ class Run:
         """Run the turn; whatever ends it early, the history so far is stored first."""
         history = _load(self.turn.history)
         prompt: str | None = self.turn.prompt.for_model()
+        if self.turn.open_calls:
+            return await self._stored_on_failure(None, history)
         if self.turn.resumes and self.turn.prompt_in_history:
             history = _without_cut_off_answer(history)
             answer = _final_text(history)
@@ -100,8 +105,13 @@ class Run:
             prompt = None if history else prompt
         if prompt is not None:
             self._unsent = ModelRequest(parts=[UserPromptPart(prompt)])
+        return await self._stored_on_failure(prompt, repair_messages(history))
+
+    async def _stored_on_failure(
+        self, prompt: str | None, history: list[ModelMessage]
+    ) -> TurnResult:
         try:
-            return await self._drive(prompt, repair_messages(history))
+            return await self._drive(prompt, history)
         except BaseException as error:
             self.turn.checkpoint(self._take())
             if isinstance(error, AgentRunError | UserError):
@@ -177,8 +187,13 @@ class Run:
         parts = node.model_response.tool_calls
         if not parts:
             return await run.next(node)
-        self._rename_known_ids(parts)
+        if not self.turn.open_calls or self._acted:
+            self._rename_known_ids(parts)
+        self._acted = True
         calls = [ToolCall(part.tool_call_id, part.tool_name, _input(part)) for part in parts]
+        if any(call.tool_name in self._gated for call in calls):
+            # A call that waits for a person may outlive this process.
+            self.turn.checkpoint(self._take())
         async with self.turn.actions(calls) as self.batch:
             for call in calls:
                 if call.tool_name not in self.tools:
@@ -246,7 +261,7 @@ class Run:
                 self._answer = text
         if reason == "stop" and response.finish_reason:
             reason = response.finish_reason
-        self.turn.step_completed(_tokens(response.usage), reason)
+        self.turn.step_completed(_tokens(response.usage), reason, _cost(response))
 
     def _end(self, output: str, usage: RunUsage) -> TurnResult:
         if self._answer is None:
@@ -285,7 +300,7 @@ class _Tools(AbstractToolset[Run]):
     ) -> Any:
         assert ctx.deps.batch is not None
         assert ctx.tool_call_id is not None
-        return (await ctx.deps.batch.run(ctx.tool_call_id)).for_model()
+        return _shown(await ctx.deps.batch.run(ctx.tool_call_id))
 
 
 class _NoValidation:
@@ -419,6 +434,24 @@ def _tool_calls(history: Sequence[ModelMessage]) -> list[ToolCallPart]:
         if isinstance(message, ModelResponse)
         for part in message.tool_calls
     ]
+
+
+def _shown(result: ToolResult) -> Any:
+    """Return a tool's result as the model gets it, with what it may look at."""
+    if not result.attachments:
+        return result.for_model()
+    files = [BinaryContent(item.data, media_type=item.media_type) for item in result.attachments]
+    return [result.for_model(), *files]
+
+
+def _cost(response: ModelResponse) -> float | None:
+    """Return the estimated price of a request, or None when the model's price is not known."""
+    if response.usage.cost is not None:
+        return float(response.usage.cost)
+    try:
+        return float(response.cost().total_price)
+    except (AssertionError, LookupError, ValueError):
+        return None
 
 
 def _tokens(usage: UsageBase) -> dict[str, int]:

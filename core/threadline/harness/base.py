@@ -94,7 +94,9 @@ class ToolInfo:
     """A tool as the model sees it; ``input_schema`` is JSON Schema of an object.
 
     ``approval``: a call may wait for a person, so the harness stores the step that made it with
-    ``Turn.checkpoint`` before it runs the step's calls.
+    ``Turn.checkpoint`` before it runs the step's calls. The rest is for channels: ``output_schema``
+    is JSON Schema of any value, ``idempotent`` says that a write may run again, ``source`` is
+    ``file:line``, or ``threadline`` for a built-in tool.
     """
 
     name: str
@@ -102,6 +104,9 @@ class ToolInfo:
     input_schema: Mapping[str, Any]
     effect: Effect = "read"
     approval: bool = False
+    output_schema: Mapping[str, Any] | None = None
+    idempotent: bool = False
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +198,16 @@ class Turn(Protocol):
         """Record that a model request begins; return the step's number, from 1."""
 
     def step_completed(
-        self, usage: Mapping[str, int] | None = None, finish_reason: str = "stop"
+        self,
+        usage: Mapping[str, int] | None = None,
+        finish_reason: str = "stop",
+        cost_usd: float | None = None,
     ) -> None:
-        """Record that the model request has its answer."""
+        """Record that the model request has its answer.
+
+        ``finish_reason`` is ``"tool_calls"`` when its calls come next. A cost that is not given is
+        looked up by the step's model and usage.
+        """
 
     def reasoning_delta(self, block_id: str, delta: str) -> None:
         """Stream a piece of a reasoning block."""

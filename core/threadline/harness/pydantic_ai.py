@@ -44,7 +44,7 @@ class PydanticAI:
         name: str = "pydantic-ai",
     ) -> None:
         self.name = name
-        self.capabilities = Capabilities(steers=True, streams=True, resumes=True)
+        self.capabilities = Capabilities(steers=True, streams=True, resumes=True, parks=True)
         self._model = model
         self._settings = settings
         self._usage_limits = usage_limits

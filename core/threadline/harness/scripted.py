@@ -107,7 +107,7 @@ class Scripted:
     ) -> None:
         self.script = script
         self.name = name
-        self.capabilities = capabilities or Capabilities(workspace=True)
+        self.capabilities = capabilities or Capabilities(workspace=True, parks=not callable(script))
         self._model = model
 
     @property
@@ -130,6 +130,7 @@ class Scripted:
             if isinstance(result, TurnResult):
                 return result
             return await player.answer([Say(result)])
+        await player.reopen()
         said, steps = _split(self.script)
         for group, calls in steps[player.skipped :]:
             await player.step(group, calls)
@@ -163,7 +164,18 @@ class _Player:
             for number, call in enumerate(calls, 1)
         ]
         self._assistant(texts, made)
-        results = await self.turn.call_tools(made)
+        gated = {tool.name for tool in self.turn.tools if tool.approval}
+        if any(call.tool_name in gated for call in made):
+            self.turn.checkpoint(self.take())
+        return await self._call(made)
+
+    async def reopen(self) -> None:
+        """Go on with the calls that were open when the host stopped."""
+        if self.turn.open_calls:
+            await self._call(self.turn.open_calls)
+
+    async def _call(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
+        results = await self.turn.call_tools(calls)
         self._fresh += [_tool_record(result) for result in results]
         await self._boundary()
         return results
@@ -183,6 +195,8 @@ class _Player:
     def _open(self) -> int:
         """Close open calls and add the prompt; return how many steps are done already."""
         turn = self.turn
+        if turn.open_calls:
+            return _steps_since_prompt(turn.history)
         self._fresh += [_interrupted(call) for call in _open_calls(turn.history)]
         if turn.resumes and turn.prompt_in_history:
             return _steps_since_prompt(turn.history)

@@ -17,8 +17,10 @@ import structlog
 from threadline import ndjson
 from threadline.clock import Clock, SystemClock, iso
 from threadline.errors import (
+    ApprovalClosed,
     Conflict,
     Draining,
+    Forbidden,
     NotFound,
     SessionBusy,
     ThreadlineError,
@@ -30,6 +32,7 @@ from threadline.session import workspace
 from threadline.session.admission import Admitted
 from threadline.session.limits import Limits
 from threadline.session.owner import SessionOwner
+from threadline.session.parking import ParkedCall
 from threadline.session.prepare import Preparer
 from threadline.session.recovery import Plan
 from threadline.session.slots import Slots
@@ -235,6 +238,7 @@ class SessionCore:
         self._reopening: set[str] = set()
         self._early: dict[str, list[InboxItem]] = {}
         self._admitted: OrderedDict[int, Admitted] = OrderedDict()
+        self._decided: OrderedDict[int, bool] = OrderedDict()
         self._stopped: OrderedDict[int, bool] = OrderedDict()
         self._sweeper: asyncio.Task[Any] | None = None
 
@@ -361,7 +365,7 @@ class SessionCore:
     ) -> None:
         """Give an owner what it has not found in the ledger when it was opened."""
         if isinstance(item, DecisionRecord):
-            owner.decide(item)
+            _remember(self._decided, item.seq, owner.decide(item))
         elif isinstance(item, StopRecord):
             if item.seq not in owner.opened_stops:
                 _remember(self._stopped, item.seq, owner.stop(item))
@@ -529,6 +533,83 @@ class SessionCore:
             raise Draining("The host shut down before this was known. Ask again in a moment.")
         return Fate("cleared", status="cleared", error={"code": "session_deleted"})
 
+    # Approvals
+
+    async def approvals(self, session_id: str) -> list[ParkedCall]:
+        """Return the calls of a session that wait for a decision, oldest first."""
+        owner = await self.owner(session_id)
+        return list(owner.parking.calls.values()) if owner is not None else []
+
+    async def decide(
+        self,
+        session_id: str,
+        call_id: str,
+        decision: Literal["approved", "denied"],
+        principal: Principal,
+        *,
+        may: Callable[[SessionRecord], bool],
+        reason: str | None = None,
+    ) -> DecisionRecord:
+        """Decide a parked call; durable when it returns.
+
+        ``may`` tells whether the principal may speak in the session: that is who may decide when
+        the tool names no approvers. Raises NotFound, Forbidden, or ApprovalClosed when the call
+        waits no more.
+        """
+        if self.services.draining:
+            raise Draining("The host is shutting down. Decide this again in a moment.")
+        owner = await self.owner(session_id)
+        if owner is None:
+            raise NotFound(f"There is no session {session_id}.")
+        parked = owner.parking.calls.get(call_id)
+        call, ended = await self._asked(session_id, call_id)
+        if call is None and may(owner.record):
+            raise NotFound(f"No call {call_id[:80]!r} of this session waits for an approval.")
+        if call is None or not await self._entitled(principal, call, owner.record, may):
+            raise Forbidden("You are not one of those who may decide this call.")
+        now = self.services.stamp()
+        if parked is None or owner.parking.overdue(parked, now):
+            raise _closed(call_id, ended or {"decision": "expired"})
+        try:
+            record = await self.store.decide(
+                session_id, call_id, decision, by=principal.to_wire(), at=now, reason=reason
+            )
+        except ApprovalClosed:
+            raise _closed(call_id, (await self._asked(session_id, call_id))[1]) from None
+        if not self._decided.pop(record.seq, False):
+            raise _closed(call_id, (await self._asked(session_id, call_id))[1])
+        return record
+
+    async def _entitled(
+        self,
+        principal: Principal,
+        call: ToolCall,
+        session: SessionRecord,
+        may: Callable[[SessionRecord], bool],
+    ) -> bool:
+        named = await self.services.tools.may_decide(principal, call, session)
+        return may(session) if named is None else named
+
+    async def _asked(
+        self, session_id: str, call_id: str
+    ) -> tuple[ToolCall | None, Mapping[str, Any] | None]:
+        """Return, from the log, a call that an approval was asked for, and how that ended."""
+        owner = self._owners.get(session_id)
+        if owner is not None:
+            await owner.log.flush()
+        call, ended = None, None
+        async for chunk in self.store.read(session_id):
+            for line in chunk.split(b"\n") if b'"action.approval_' in chunk else ():
+                event = ndjson.parse(line) if b'"action.approval_' in line else None
+                data = event["data"] if event is not None else {}
+                if event is None or data.get("callId") != call_id:
+                    continue
+                if event["type"] == "action.approval_requested":
+                    call = ToolCall(call_id, data["toolName"], data.get("input"))
+                elif event["type"] == "action.approval_resolved":
+                    ended = data
+        return call, ended
+
     # Direct tool calls
 
     async def call_tool(
@@ -603,6 +684,16 @@ class SessionCore:
         owner.note(type_, data, turn_id if turn is not None and turn.id == turn_id else None)
         await owner.log.synced()
         return not owner.log.closed
+
+
+def _closed(call_id: str, ended: Mapping[str, Any] | None) -> ApprovalClosed:
+    ended = ended or {}
+    decision = str(ended.get("decision") or "decided")
+    by = (ended.get("by") or {}).get("name") or (ended.get("by") or {}).get("id")
+    who = f" by {by}" if by else ""
+    return ApprovalClosed(
+        f"Call {call_id} waits no more: it was {decision}{who}.", decision=decision
+    )
 
 
 def _bound(context: CallContext, session: SessionRecord) -> CallContext:

@@ -244,13 +244,18 @@ class SessionOwner:
     async def decided(self, parked: ParkedCall, batch: Batch) -> Resolution:
         """Wait for a decision; the turn gives its slot away while it only waits for people."""
         self.park_if_waiting(batch)
+        await self.log.synced()
         resolution = await parked.resolved
+        await self.unparked()
+        return resolution
+
+    async def unparked(self) -> None:
+        """Return when the turn may run on, with a slot."""
         if self.phase == "parked":
             if self._ticket is None:
                 self._ticket = self.services.slots.ask(self.record.channel)
             await self._ticket.wait()
             self.phase = "running" if self.phase == "parked" else self.phase
-        return resolution
 
     def park_if_waiting(self, batch: Batch) -> None:
         """Let others have the slot when nothing of the turn runs but waits for people."""

@@ -384,6 +384,7 @@ class RunningTurn:
 
     async def run_call(self, call: ToolCall, batch: Batch) -> ToolResult:
         """Run one call and record its result, unless its batch was closed meanwhile."""
+        await self._owner.unparked()
         batch.check()
         services = self._owner.services
         session = self._owner.record
@@ -401,8 +402,6 @@ class RunningTurn:
         writes = services.tools.effect(call.tool_name) == "write"
         began = services.clock.monotonic()
         if parked := self._parked(call, context, stubbed=writes and context.dry_run):
-            await self._owner.log.synced()
-            batch.check()
             resolution = await self._owner.decided(parked, batch)
             batch.check()
             if resolution.decision != "approved":
