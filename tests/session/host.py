@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -46,6 +47,7 @@ class Tools:
     def __init__(self) -> None:
         self.held = False
         self.runs: list[str] = []
+        self.written: Counter[str] = Counter()
         self.writes: set[str] = set()
         self.gated: set[str] = set()
         self.limits: dict[str, int] = {}
@@ -93,6 +95,8 @@ class Tools:
 
     async def run(self, call: ToolCall, context: CallContext) -> ToolResult:
         self.runs.append(call.tool_name)
+        if call.tool_name in self.writes:
+            self.written[call.call_id] += 1
         if call.tool_name in self.functions:
             output = await self.functions[call.tool_name](call.input)
             return ToolResult(call.call_id, call.tool_name, output)

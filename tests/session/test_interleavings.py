@@ -11,7 +11,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.session.host import Host
+from tests.session.host import ALICE, Host
 
 from threadline.errors import Conflict, NotFound, Unavailable
 from threadline.harness.base import Turn, TurnResult
@@ -32,9 +32,12 @@ ACTION = st.one_of(
     st.tuples(st.just("release")),
     st.tuples(st.just("release")),
     st.tuples(st.just("run"), st.integers(0, 40)),
-    st.tuples(st.just("elapse"), st.sampled_from([0.1, 1.0, 11.0])),
+    st.tuples(st.just("elapse"), st.sampled_from([0.1, 1.0, 11.0, 3700.0])),
     st.tuples(st.just("stubborn"), st.booleans()),
     st.tuples(st.just("direct"), CONVERSATION),
+    st.tuples(st.just("tool_is"), st.sampled_from(["read", "write", "gated", "gated write"])),
+    st.tuples(st.just("decide"), CONVERSATION, st.sampled_from(["approved", "denied"])),
+    st.tuples(st.just("decide"), CONVERSATION, st.sampled_from(["approved", "denied"])),
     st.tuples(st.just("full"), st.booleans()),
     st.tuples(st.just("failing_sync")),
     st.tuples(st.just("crash"), st.booleans()),
@@ -179,6 +182,30 @@ class Driver:
         if record is not None:
             await host.core.call_tool("work", {}, record.owner, record.id)
 
+    async def tool_is(self, kind: str) -> None:
+        tools = self.host.tools
+        tools.gated = {"work"} if "gated" in kind else set()
+        tools.writes = {"work"} if "write" in kind else set()
+
+    async def decide(self, conversation: str, decision: Any) -> None:
+        self.do(self._decide, conversation, decision)
+
+    async def _decide(self, conversation: str, decision: Any) -> None:
+        host = self.host
+        session = self._session(conversation)
+        for parked in await host.core.approvals(session):
+            await host.core.decide(
+                session, parked.call.call_id, decision, ALICE, may=lambda _: True
+            )
+
+    async def _approve_all(self) -> None:
+        for owner in list(self.host.core._owners.values()):
+            for call_id in list(owner.parking.calls):
+                with contextlib.suppress(Conflict, NotFound, Unavailable, Crashed):
+                    await self.host.core.decide(
+                        owner.record.id, call_id, "approved", ALICE, may=lambda _: True
+                    )
+
     # Time and the disk
 
     async def release(self) -> None:
@@ -244,6 +271,7 @@ class Driver:
         """Let everything end, then check the laws."""
         host = self.host
         held, host.tools.held = host.tools.held, False
+        gated, host.tools.gated = host.tools.gated, set()
         host.disk.full = False
         host.disk.failing_syncs = 0
         host.disk.crash_at = None
@@ -251,6 +279,7 @@ class Driver:
         async with asyncio.timeout(20):
             while self.doing or not host._rests():
                 host.tools.release()
+                await self._approve_all()
                 await self.run(20)
                 self.doing = {task for task in self.doing if not task.done()}
                 if host.disk.dead:
@@ -258,7 +287,9 @@ class Driver:
                 if self.doing or not host._rests():
                     await host.clock.elapse(0.5)
         host.check()
-        host.tools.held = held
+        twice = {call for call, runs in host.tools.written.items() if runs > 1}
+        assert not twice, f"{twice} wrote twice"
+        host.tools.held, host.tools.gated = held, gated
         self.doubtful = False
 
 

@@ -297,8 +297,8 @@ async def test_a_call_goes_on_waiting_after_a_drain(host: Host) -> None:
     await host.send("a1")
     (call_id,) = await host.parked()
     before = host.log()
+    host.core.services.draining = True
     with pytest.raises(Draining):
-        host.core.services.draining = True
         await host.decide(call_id)
     await host.close()
     assert host.log_of_only_session() == before

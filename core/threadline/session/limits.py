@@ -6,12 +6,12 @@ A runaway ends in ``turn.failed`` with one of the codes ``calls_limit``, ``tool_
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from threadline import ndjson
 from threadline.harness.base import ToolCall
 
 __all__ = ["Exceeded", "Limits", "Meter", "Totals"]
@@ -86,7 +86,7 @@ class Meter:
     cost: float = 0.0
     calls: int = 0
     _tools: Counter[str] = field(default_factory=Counter)
-    _same: Counter[bytes] = field(default_factory=Counter)
+    _same: Counter[str] = field(default_factory=Counter)
 
     def start(self) -> Exceeded | None:
         """Tell whether the session may have another turn."""
@@ -113,7 +113,7 @@ class Meter:
                     "tool_limit",
                     f"The turn was ended: it called {call.tool_name} more than {allowed} times.",
                 )
-            key = ndjson.encode({"tool": call.tool_name, "input": call.input})
+            key = json.dumps([call.tool_name, call.input], sort_keys=True, default=str)
             self._same[key] += 1
             repeated = self.limits.same_call
             if repeated is not None and self._same[key] > repeated:

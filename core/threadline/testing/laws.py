@@ -161,6 +161,8 @@ class _Turns:
     batch: dict[str, bool] | None = None
     boundary: bool = False
     steps: int = 0
+    waiting: set[str] = field(default_factory=set)
+    decided: dict[str, str] = field(default_factory=dict)
 
 
 def _turns(events: Sequence[Mapping[str, Any]], *, at_rest: bool) -> Iterator[str]:
@@ -189,6 +191,8 @@ def _turn_event(seen: _Turns, event: Mapping[str, Any], data: Mapping[str, Any])
     elif kind in ("turn.completed", "turn.failed"):
         if seen.batch is not None:
             yield "the turn ends with an open batch"
+        if seen.waiting:
+            yield f"the turn ends while {sorted(seen.waiting)} wait for a decision"
         if turn_id is not None:
             seen.ended[turn_id] = str(data.get("code") or kind)
         seen.open, seen.batch = None, None
@@ -212,6 +216,7 @@ def _turn_begins(
             yield f"turn {turn_id} has no prompt and resumes {resumed}"
     seen.open, seen.started = turn_id, kind == "turn.started"
     seen.batch, seen.boundary, seen.steps = None, False, 0
+    seen.waiting.clear()
 
 
 def _inside(seen: _Turns, kind: str, data: Mapping[str, Any]) -> Iterator[str]:
@@ -225,6 +230,12 @@ def _inside(seen: _Turns, kind: str, data: Mapping[str, Any]) -> Iterator[str]:
             yield f"call {call_id} was not asked for, or has a result already"
         else:
             seen.batch[call_id] = True
+        if call_id in seen.waiting:
+            yield f"call {call_id} has a result while it waits for a decision"
+        if seen.decided.get(call_id, "approved") != "approved" and not data.get("isError"):
+            yield f"call {call_id} was {seen.decided[call_id]} and ran"
+    elif kind.startswith("action.approval_"):
+        yield from _approval(seen, kind, data)
     elif kind == "actions.completed":
         if seen.batch is None or not all(seen.batch.values()):
             yield "the batch is not open, or has calls without a result"
@@ -237,6 +248,19 @@ def _inside(seen: _Turns, kind: str, data: Mapping[str, Any]) -> Iterator[str]:
             yield f"step {data.get('step')} is number {seen.steps}"
     elif kind == "nudge.delivered" and not seen.boundary:
         yield "a nudge is not at a tool boundary"
+
+
+def _approval(seen: _Turns, kind: str, data: Mapping[str, Any]) -> Iterator[str]:
+    call_id = data["callId"]
+    if kind == "action.approval_requested":
+        if seen.batch is None or seen.batch.get(call_id, True) or call_id in seen.decided:
+            yield f"call {call_id} waits, but it is not open, or was decided already"
+        seen.waiting.add(call_id)
+        return
+    if call_id not in seen.waiting:
+        yield f"call {call_id} is decided, but does not wait"
+    seen.waiting.discard(call_id)
+    seen.decided[call_id] = data["decision"]
 
 
 def _rest(events: Sequence[Mapping[str, Any]]) -> Iterator[str]:
