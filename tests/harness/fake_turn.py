@@ -70,6 +70,7 @@ class FakeTurn:
         self.prompt_in_history = prompt_in_history
         self.instructions = instructions
         self.history: Sequence[Any] = list(history)
+        self.open_calls: Sequence[ToolCall] = ()
         self.workspace = Path()
         self.functions = dict(functions or {})
         self.tools: Sequence[ToolInfo] = [
@@ -112,7 +113,10 @@ class FakeTurn:
         return self.steps
 
     def step_completed(
-        self, usage: Mapping[str, int] | None = None, finish_reason: str = "stop"
+        self,
+        usage: Mapping[str, int] | None = None,
+        finish_reason: str = "stop",
+        cost_usd: float | None = None,
     ) -> None:
         self.note("step.completed", finish_reason, dict(usage or {}))
 
