@@ -295,7 +295,7 @@ class TestProblems:
         expected = [
             ":1: an agent cannot be named",
             "/agent.py:2: agent is a dict: write agent = Agent(…).",
-            "/artifacts.py:1: this version does not honour artifacts: remove artifacts.py.",
+            "/artifacts.py:1: declares no artifacts: write artifacts = Artifacts(…).",
             "/channels/Bad.py:1: ",
             "/channels/empty.py:1: declares no channel",
             "/channels/klass.py:9: channel is the class Channel",

@@ -13,7 +13,11 @@ import pytest
 import threadline
 
 ROOT = Path(__file__).parent.parent
-SOURCES = [ROOT / "core" / "threadline", ROOT / "channels" / "threadline_http"]
+SOURCES = [
+    ROOT / "core" / "threadline",
+    ROOT / "channels" / "threadline_http",
+    ROOT / "channels" / "threadline_mcp",
+]
 MODULES = sorted(path for source in SOURCES for path in source.rglob("*.py"))
 
 

@@ -8,19 +8,42 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr
 from pydantic.alias_generators import to_camel
 
+from threadline.channel.answers import NDJSON, Media
 from threadline.channel.auth import Policy
 from threadline.channel.channel import Channel
 from threadline.channel.context import Delivery, EventStream, RouteContext, Session
 from threadline.channel.tokens import rotating
-from threadline.errors import Forbidden, IndexOutOfRange, InvalidRequest
+from threadline.errors import (
+    ApprovalClosed,
+    Conflict,
+    DeliveryConflict,
+    Forbidden,
+    IndexOutOfRange,
+    InvalidRequest,
+    NotFound,
+    StaleToken,
+    TaskSession,
+)
 from threadline.session.access import Action
 from threadline.store.base import Admission
+from threadline_http.answers import (
+    ApprovalDecided,
+    Approvals,
+    Cost,
+    EventDump,
+    ParkedCall,
+    SessionAnswer,
+    SessionDeleted,
+    SessionEntry,
+    Sessions,
+    TurnStopped,
+)
 from threadline_http.cost import Account
 
 __all__ = ["HttpChannel"]
@@ -34,6 +57,16 @@ def _whole(value: Any) -> Any:
 
 
 _Number = Annotated[int, BeforeValidator(_whole)]
+_Positive = Annotated[_Number, Field(ge=1)]
+
+Lines = Annotated[EventStream, Media(NDJSON)]
+
+_REACHED = (Forbidden, NotFound)
+_READ = (*_REACHED, IndexOutOfRange)
+_SPOKEN = (*_REACHED, StaleToken, TaskSession, DeliveryConflict, Conflict)
+_DECIDED = (*_REACHED, ApprovalClosed)
+_KEY = {"Idempotency-Key": "Another way to give the deliveryId; the two may not differ."}
+_RESUME = {"Last-Event-ID": "Of server-sent events: the last index that the browser has."}
 
 
 class _Body(BaseModel):
@@ -89,7 +122,7 @@ class StreamQuery(BaseModel):
 class EventsQuery(StreamQuery):
     """The query of the dump."""
 
-    limit: _Number | None = Field(default=None, ge=1)
+    limit: _Positive | None = None
     format: str = Field(default="ndjson", pattern="^(ndjson|json)$")
 
 
@@ -107,18 +140,19 @@ class HttpChannel(Channel):
 
     def __init__(self, *, auth: Sequence[Policy] | None = None) -> None:
         super().__init__(auth=auth, admission="preempt", tokens=rotating(), mount="/v1")
-        self.post("/session")(self.start)
-        self.post("/session/{sessionId}")(self.follow_up)
-        self.get("/session/{sessionId}/stream")(self.stream)
-        self.get("/session/{sessionId}/events")(self.dump)
-        self.post("/session/{sessionId}/stop")(self.stop_turn)
-        self.get("/session/{sessionId}/cost")(self.cost)
-        self.get("/session/{sessionId}/approvals")(self.list_approvals)
-        self.post("/session/{sessionId}/approvals/{callId}")(self.resolve_approval)
-        self.delete("/session/{sessionId}")(self.remove)
-        self.get("/sessions")(self.list_sessions)
+        self.post("/session", raises=(DeliveryConflict,), headers=_KEY)(self.start)
+        self.post("/session/{sessionId}", raises=_SPOKEN, headers=_KEY)(self.follow_up)
+        self.get("/session/{sessionId}/stream", raises=_READ, headers=_RESUME)(self.stream)
+        self.get("/session/{sessionId}/events", raises=_READ)(self.dump)
+        self.post("/session/{sessionId}/stop", raises=_REACHED)(self.stop_turn)
+        self.get("/session/{sessionId}/cost", raises=_REACHED)(self.cost)
+        self.get("/session/{sessionId}/approvals", raises=_REACHED)(self.list_approvals)
+        decide = self.post("/session/{sessionId}/approvals/{callId}", raises=_DECIDED)
+        decide(self.resolve_approval)
+        self.delete("/session/{sessionId}", raises=_REACHED)(self.remove)
+        self.get("/sessions", raises=_REACHED)(self.list_sessions)
 
-    async def start(self, ctx: RouteContext, body: StartSession) -> dict[str, Any]:
+    async def start(self, ctx: RouteContext, body: StartSession) -> SessionAnswer:
         """Open a durable conversation."""
         delivery = await ctx.send(
             body.message,
@@ -132,7 +166,7 @@ class HttpChannel(Channel):
         )
         return _answer(ctx, delivery)
 
-    async def follow_up(self, ctx: RouteContext, body: FollowUp) -> dict[str, Any]:
+    async def follow_up(self, ctx: RouteContext, body: FollowUp) -> SessionAnswer:
         """Continue a chat session, also one that another channel created."""
         await _session(ctx, "send")
         delivery = await ctx.send(
@@ -151,7 +185,7 @@ class HttpChannel(Channel):
         """Replay from an index, then follow new events."""
         return EventStream(await _session(ctx, "read"), query.start_index)
 
-    async def dump(self, ctx: RouteContext, query: EventsQuery) -> Any:
+    async def dump(self, ctx: RouteContext, query: EventsQuery) -> EventDump | Lines:
         """Return the recorded events once."""
         session = await _session(ctx, "read")
         if query.format == "ndjson":
@@ -162,14 +196,14 @@ class HttpChannel(Channel):
             "playgroundUrl": _playground(ctx, session.id),
         }
 
-    async def stop_turn(self, ctx: RouteContext, body: Stop | None = None) -> dict[str, Any]:
+    async def stop_turn(self, ctx: RouteContext, body: Stop | None = None) -> TurnStopped:
         """Interrupt the turn without sending another message."""
         session = await _session(ctx, "stop")
         clear = body is not None and body.clear_pending
         stopped = await ctx.stop(session.id, clear_pending=clear)
         return {"ok": True, "sessionId": session.id, "stopped": stopped}
 
-    async def cost(self, ctx: RouteContext) -> dict[str, Any]:
+    async def cost(self, ctx: RouteContext) -> Cost:
         """Return each turn's token usage and estimated cost in US dollars.
 
         A cost that is not known is null, and ``unknownModels`` names the models without a price.
@@ -180,9 +214,9 @@ class HttpChannel(Channel):
             for line in chunk.split(b"\n") if b'"turn.' in chunk else ():
                 if b'"turn.' in line:
                     account.add(orjson.loads(line))
-        return {"sessionId": session.id, **account.to_wire()}
+        return cast("Cost", {"sessionId": session.id, **account.to_wire()})
 
-    async def resolve_approval(self, ctx: RouteContext, body: Approval) -> dict[str, Any]:
+    async def resolve_approval(self, ctx: RouteContext, body: Approval) -> ApprovalDecided:
         """Decide a tool call that waits for a person; the first decision counts."""
         session_id, call_id = ctx.params["sessionId"], ctx.params["callId"]
         with contextlib.suppress(Forbidden):
@@ -200,24 +234,25 @@ class HttpChannel(Channel):
             "by": dict(record.by),
         }
 
-    async def list_approvals(self, ctx: RouteContext) -> dict[str, Any]:
+    async def list_approvals(self, ctx: RouteContext) -> Approvals:
         """List the tool calls of a session that wait for a person."""
         session = await _session(ctx, "read")
         waiting = await ctx.approvals(session.id)
-        return {"sessionId": session.id, "approvals": [call.to_wire() for call in waiting]}
+        parked = [cast("ParkedCall", call.to_wire()) for call in waiting]
+        return {"sessionId": session.id, "approvals": parked}
 
-    async def remove(self, ctx: RouteContext) -> dict[str, Any]:
+    async def remove(self, ctx: RouteContext) -> SessionDeleted:
         """Delete a session with its log, history and workspace."""
         session = await _session(ctx, "delete")
         await ctx.delete(session.id)
         return {"ok": True, "sessionId": session.id, "deleted": True}
 
-    async def list_sessions(self, ctx: RouteContext, query: SessionsQuery) -> dict[str, Any]:
+    async def list_sessions(self, ctx: RouteContext, query: SessionsQuery) -> Sessions:
         """List the caller's sessions, newest first."""
         if query.session_id is not None:
             found = await ctx.reach(query.session_id)
-            return {"sessions": [found.to_wire()]}
-        return {"sessions": [s.to_wire() for s in ctx.sessions(limit=query.limit)]}
+            return {"sessions": [_entry(found)]}
+        return {"sessions": [_entry(s) for s in ctx.sessions(limit=query.limit)]}
 
 
 async def _session(ctx: RouteContext, action: Action) -> Session:
@@ -247,10 +282,17 @@ def _delivery_id(ctx: RouteContext, in_body: str | None) -> str | None:
     return in_body if in_body is not None else in_header
 
 
-def _answer(ctx: RouteContext, delivery: Delivery) -> dict[str, Any]:
+def _entry(session: Session) -> SessionEntry:
+    return cast("SessionEntry", session.to_wire())
+
+
+def _answer(ctx: RouteContext, delivery: Delivery) -> SessionAnswer:
     return {
         "ok": True,
-        **delivery.to_wire(),
+        "sessionId": delivery.session_id,
+        "continuationToken": delivery.continuation_token,
+        "deliveryId": delivery.delivery_id,
+        "admitted": delivery.admitted,
         "playgroundUrl": _playground(ctx, delivery.session_id),
         "traceUrl": ctx.url(f"/v1/session/{delivery.session_id}/events"),
     }

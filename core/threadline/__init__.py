@@ -9,8 +9,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from threadline.agent.approval import Approval, ApprovalRequest
+    from threadline.agent.artifacts import Artifacts, Kind
     from threadline.agent.config import Agent, Local
-    from threadline.agent.tools import Tool, ToolContext, TransientToolError, tool
+    from threadline.agent.content import Content, File, Image
+    from threadline.agent.context import ToolContext, ToolSession
+    from threadline.agent.tools import Tool, tool
+    from threadline.agent.transient import TransientToolError
     from threadline.channel.channel import Channel, ChannelEventHandlers, Route
     from threadline.channel.context import (
         Accepted,
@@ -60,6 +65,7 @@ if TYPE_CHECKING:
     )
     from threadline.principal import Principal
     from threadline.session.prepare import Prepared
+    from threadline.store.base import Artifact
 
 __all__ = [
     "AbAssigned",
@@ -69,19 +75,27 @@ __all__ = [
     "ActionsRequested",
     "Agent",
     "AgentBound",
+    "Approval",
+    "ApprovalRequest",
     "ApprovalRequested",
     "ApprovalResolved",
+    "Artifact",
     "ArtifactTagged",
+    "Artifacts",
     "CanEdit",
     "CanFind",
     "Channel",
     "ChannelEventHandlers",
+    "Content",
     "Context",
     "DeliveriesCleared",
     "Delivery",
     "Event",
     "EventContext",
     "EventStream",
+    "File",
+    "Image",
+    "Kind",
     "Local",
     "LogRecovered",
     "MessageAppended",
@@ -110,6 +124,7 @@ __all__ = [
     "Tool",
     "ToolContext",
     "ToolRetry",
+    "ToolSession",
     "TransientToolError",
     "TryAgain",
     "TurnCompleted",
@@ -122,8 +137,13 @@ __all__ = [
 ]
 
 _HOME = {
+    "agent.artifacts": ("Artifacts", "Kind"),
+    "agent.approval": ("Approval", "ApprovalRequest"),
     "agent.config": ("Agent", "Local"),
-    "agent.tools": ("Tool", "ToolContext", "TransientToolError", "tool"),
+    "agent.content": ("Content", "File", "Image"),
+    "agent.context": ("ToolContext", "ToolSession"),
+    "agent.tools": ("Tool", "tool"),
+    "agent.transient": ("TransientToolError",),
     "channel.channel": ("Channel", "ChannelEventHandlers", "Route"),
     "channel.context": (
         "Accepted",
@@ -139,6 +159,7 @@ _HOME = {
     "errors": ("ThreadlineError",),
     "principal": ("Principal",),
     "session.prepare": ("Prepared",),
+    "store.base": ("Artifact",),
 }
 _MODULES = {name: module for module, names in _HOME.items() for name in names}
 

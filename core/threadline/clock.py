@@ -41,8 +41,8 @@ class SystemClock:
 
 def iso(moment: datetime) -> str:
     """Format a moment as the wire has it: ISO 8601, UTC, milliseconds, ``Z``."""
-    utc = moment.astimezone(UTC)
-    return utc.strftime("%Y-%m-%dT%H:%M:%S.") + f"{utc.microsecond // 1000:03d}Z"
+    utc = moment.astimezone(UTC).replace(tzinfo=None)
+    return utc.isoformat(timespec="milliseconds") + "Z"
 
 
 def instant(text: str) -> str:
@@ -53,4 +53,7 @@ def instant(text: str) -> str:
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError("the time names no timezone")
-    return iso(moment)
+    try:
+        return iso(moment)
+    except OverflowError:
+        raise ValueError("the time is outside the years 1 to 9999") from None

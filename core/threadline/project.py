@@ -26,6 +26,7 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from threadline.agent.artifacts import Artifacts
 from threadline.agent.calls import Catalog
 from threadline.agent.config import Agent, is_channel_id
 from threadline.agent.tools import Tool, is_tool_name
@@ -42,8 +43,6 @@ __all__ = ["Project", "Skill", "channel_types", "find_projects", "load_project"]
 
 _ROOT = "_threadline_projects"
 _UNSUPPORTED = {
-    "artifacts": "artifacts",
-    "artifacts.py": "artifacts",
     "connections": "MCP connections",
     "extensions": "extensions",
     "hooks": "hooks",
@@ -57,6 +56,7 @@ _UNSUPPORTED = {
 _KNOWN = {
     "__init__.py",
     "agent.py",
+    "artifacts.py",
     "channels",
     "instructions",
     "instructions.md",
@@ -97,6 +97,7 @@ class Project:
     channels: Mapping[str, Channel] = field(default_factory=dict)
     seeds: Path | None = None
     skills: Mapping[str, Skill] = field(default_factory=dict)
+    artifacts: Artifacts = field(default_factory=Artifacts)
     warnings: Sequence[str] = ()
     package: str | None = None
 
@@ -121,6 +122,7 @@ class Project:
             instructions=agent.instructions or "",
             tools=Catalog(agent.tools),
             channels=dict(agent.channels),
+            artifacts=agent.artifacts or Artifacts(),
         )
 
     def unload(self) -> None:
@@ -233,6 +235,7 @@ class _Loading:
             channels=self._channels(agent),
             seeds=self._seeds(),
             skills=self._skills(),
+            artifacts=self._artifacts(agent),
             warnings=_lines(self.warnings),
             package=self.package,
         )
@@ -534,6 +537,31 @@ class _Loading:
             )
             return None
         return channel
+
+    # Artifacts
+
+    def _artifacts(self, agent: Agent | None) -> Artifacts:
+        given = agent.artifacts if agent else None
+        file = self.folder / "artifacts.py"
+        if not file.exists():
+            return given or Artifacts()
+        if given is not None:
+            self._problem(file, "Agent(artifacts=…) declares artifacts too: keep one.")
+        module = self._import(file)
+        if module is None:
+            return Artifacts()
+        artifacts = getattr(module, "artifacts", None)
+        if isinstance(artifacts, Artifacts):
+            return artifacts
+        if artifacts is None:
+            self._problem(file, "declares no artifacts: write artifacts = Artifacts(…).")
+        else:
+            self._problem(
+                file,
+                f"artifacts is {_a(artifacts)}: write artifacts = Artifacts(…).",
+                self._line_of(file, "artifacts"),
+            )
+        return Artifacts()
 
     # Seeds and skills
 

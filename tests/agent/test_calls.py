@@ -4,78 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import json
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, field_validator
+from tests.agent.conftest import Journal, Run
 
 from threadline.agent import calls
-from threadline.agent.calls import Catalog, Retry, run_tool, to_json, unknown_tool
-from threadline.agent.tools import Tool, ToolContext, TransientToolError, tool
+from threadline.agent.calls import Catalog, Retry, unknown_tool
+from threadline.agent.context import ToolContext
+from threadline.agent.tools import tool
+from threadline.agent.transient import TransientToolError
 from threadline.errors import NotFound, ToolFailed
 from threadline.harness.base import ToolResult
-from threadline.principal import LOCAL
 from threadline.testing.clock import ManualClock
 
 if TYPE_CHECKING:
     from threadline.clock import Clock
-
-
-class Journal:
-    """A log that keeps the events it gets."""
-
-    def __init__(self) -> None:
-        self.events: list[str] = []
-
-    def debug(self, event: str, **fields: Any) -> None:
-        self.events.append(event)
-
-    info = warning = error = debug
-
-
-class Keeper:
-    """Keeps nothing."""
-
-    async def get(self, key: str) -> None: ...
-
-    async def put(self, key: str, value: Any) -> None: ...
-
-    async def delete(self, key: str) -> bool:
-        return False
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def journal() -> Journal:
-    return Journal()
-
-
-@pytest.fixture
-def ctx(clock: ManualClock, journal: Journal) -> ToolContext:
-    return ToolContext(
-        call_id="c1", tool_name="t", principal=LOCAL, clock=clock, kv=Keeper(), log=journal
-    )
-
-
-@pytest.fixture
-def run(ctx: ToolContext, clock: ManualClock) -> Callable[..., Any]:
-    async def run(declared: Tool, arguments: Any = None, **options: Any) -> ToolResult:
-        return await run_tool(declared, arguments, ctx, clock=clock, **options)
-
-    return run
-
-
-Run = Callable[..., Any]
 
 
 class TestRunning:
@@ -261,7 +207,7 @@ class TestFailures:
             return endless
 
         result = await run(loop)
-        assert result.code == "tool_failed"
+        assert result.code == "invalid_output"
         assert "Circular reference" in result.output
 
     async def test_cancelling_its_own_task_is_an_error(self, run: Run) -> None:
@@ -509,69 +455,6 @@ class TestRetries:
 
         with pytest.raises(LostError):
             await run(flaky, on_retry=lost)
-
-
-@dataclass
-class Point:
-    x: float
-
-
-class Wire(BaseModel):
-    is_up: bool = Field(alias="isUp")
-    raw: bytes = b""
-    score: float = 0.0
-    note: str = ""
-
-
-class TestOutput:
-    @pytest.mark.parametrize(
-        ("value", "expected"),
-        [
-            (None, None),
-            ("a", "a"),
-            ({"a": (1, {2})}, {"a": [1, [2]]}),
-            (float("nan"), None),
-            ([float("inf"), 1.5], [None, 1.5]),
-            (Point(float("nan")), {"x": None}),
-            ("\ud800a", "\ufffda"),
-            ({"\ud800": 1}, {"\ufffd": 1}),
-            (b"text", "text"),
-            (b"\xff", "/w=="),
-            ([b"\xff", b"text", {b"k": bytearray(b"v")}], ["/w==", "text", {"k": "v"}]),
-            (datetime(2025, 1, 1, tzinfo=UTC), "2025-01-01T00:00:00Z"),
-            (Path("/a"), "/a"),
-            ({1: 2, None: 3}, {"1": 2, "None": 3}),
-            (iter([1, 2]), [1, 2]),
-            (ValueError("no"), "no"),
-            (2**70, 2**70),
-        ],
-    )
-    def test_becomes_json(self, value: Any, expected: Any) -> None:
-        plain = to_json(value)
-        assert plain == expected
-        assert type(plain) is type(expected)
-        json.dumps(plain, allow_nan=False, ensure_ascii=False).encode()
-
-    def test_models_are_dumped_by_alias(self) -> None:
-        wire = Wire(isUp=True, score=float("nan"), note="\ud800")
-        assert to_json([wire]) == [{"isUp": True, "raw": "", "score": None, "note": "\ufffd"}]
-
-    def test_models_with_bytes_that_are_no_text(self) -> None:
-        assert to_json(Wire(isUp=True, raw=b"\xff"))["raw"] == "/w=="
-
-    def test_what_is_nested_too_deeply(self) -> None:
-        nested: list[Any] = []
-        for _ in range(2000):
-            nested = [nested]
-        with pytest.raises(ValueError):
-            to_json(nested)
-
-    async def test_it_is_the_result(self, run: Run) -> None:
-        @tool
-        async def status() -> Wire:
-            return Wire(isUp=False)
-
-        assert (await run(status)).output["isUp"] is False
 
 
 class TestCatalog:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import subprocess
 import sys
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pytest
 from pydantic import BaseModel, Field
 
 from threadline.agent import tools
-from threadline.agent.tools import Tool, ToolContext, ToolLog, TransientToolError, tool
+from threadline.agent.approval import Approval
+from threadline.agent.context import ToolContext, ToolLog
+from threadline.agent.tools import Tool, tool
+from threadline.agent.transient import TransientToolError
 from threadline.errors import ThreadlineError, UnsupportedOption
-from threadline.principal import LOCAL
+from threadline.principal import LOCAL, Principal
 from threadline.testing.clock import ManualClock
 
 if TYPE_CHECKING:
@@ -95,23 +99,20 @@ class TestDecorator:
 
 
 class TestRefusals:
+    def test_what_is_not_honoured_is_refused(self) -> None:
+        with pytest.raises(UnsupportedOption, match="leave it out"):
+            tool(execution="agent")  # type: ignore[call-overload]
+
     @pytest.mark.parametrize(
-        ("options", "advice"),
+        "options",
         [
-            ({"approval": True}, "ctx.principal"),
-            ({"dry_run": lambda: None}, "remove it"),
-            ({"dry_run_result": {}}, "remove it"),
-            ({"as_of": "at"}, "ctx.now"),
-            ({"time_arguments": ["at"]}, "ordinary arguments"),
-            ({"execution": "agent"}, "leave it out"),
-            ({"effect": "write", "retries": 1}, "a write runs once"),
+            {"approval": None},
+            {"approval": False},
+            {"max_calls": None},
+            {"dry_run": None},
+            {"time_arguments": ()},
         ],
     )
-    def test_what_is_not_honoured_is_refused(self, options: dict[str, Any], advice: str) -> None:
-        with pytest.raises(UnsupportedOption, match=advice):
-            tool(**options)
-
-    @pytest.mark.parametrize("options", [{"approval": None}, {"approval": False}])
     def test_asking_for_nothing_is_not_refused(self, options: dict[str, Any]) -> None:
         assert tool(**options)(lambda: None)
 
@@ -128,11 +129,39 @@ class TestRefusals:
             {"name": "page status"},
             {"name": "x" * 65},
             {"execution": "moon"},
+            {"effect": "write", "retries": 1},
+            {"approval": "group:sre"},
+            {"approval": 1},
+            {"max_calls": 0},
+            {"max_calls": True},
+            {"max_calls": 2.5},
+            {"dry_run": {"sent": False}},
+            {"effect": "write", "dry_run": 1, "dry_run_result": 2},
+            {"time_arguments": "since"},
+            {"time_arguments": [1]},
+            {"time_arguments": 5},
         ],
     )
     def test_values_that_cannot_be(self, options: dict[str, Any]) -> None:
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match=r"tool\("):
             tool(**options)
+
+    @pytest.mark.parametrize(
+        ("options", "advice"),
+        [
+            ({"time_arguments": ["sinc"]}, '"sinc" is no argument of the tool .*: since, text'),
+            ({"time_arguments": ["ctx"]}, '"ctx" is no argument'),
+            ({"effect": "write", "dry_run": lambda body: body}, "body is no argument"),
+            ({"effect": "write", "dry_run": {1: object()}}, "must be a JSON value or a function"),
+        ],
+    )
+    def test_values_that_do_not_fit_the_function(
+        self, options: dict[str, Any], advice: str
+    ) -> None:
+        def send(since: str, text: str, ctx: ToolContext) -> None: ...
+
+        with pytest.raises(ValueError, match=advice):
+            tool(**options)(send)
 
     def test_an_option_that_nobody_knows(self) -> None:
         with pytest.raises(TypeError, match="retrys"):
@@ -344,6 +373,16 @@ class TestTool:
         info = send.info()
         assert (info.name, info.description, info.effect) == ("send", "Send a text.", "write")
         assert info.input_schema == send.input_schema
+        assert (info.approval, info.idempotent, info.source) == (False, False, send.source)
+
+    def test_info_says_what_waits_for_approval_and_what_is_returned(self) -> None:
+        @tool(effect="write", approval=True, idempotent=True)
+        def send() -> int:
+            return 1
+
+        assert send.info().approval
+        assert send.info().idempotent
+        assert send.info().output_schema == {"type": "integer"}
 
     def test_wire(self) -> None:
         @tool(retries=1, timeout=5)
@@ -359,11 +398,33 @@ class TestTool:
             "outputSchema": {"type": "boolean"},
             "effect": "read",
             "execution": "server",
+            "dryRun": "runs",
+            "timeArguments": [],
             "timeoutSeconds": 5.0,
             "retries": 1,
             "idempotent": False,
             "source": up.source,
         }
+
+    def test_wire_of_every_option(self) -> None:
+        approval = Approval(approvers=["group:sre", Principal("user", "ann")])
+
+        @tool(effect="write", approval=approval, max_calls=3, time_arguments=["until"])
+        def restart(since: datetime, until: str, name: str) -> None: ...
+
+        wire = restart.to_wire(detail=True)
+        assert wire["approval"] == {
+            "approvers": ["group:sre", "user:ann"],
+            "expiresSeconds": 86400.0,
+        }
+        assert (wire["maxCalls"], wire["dryRun"]) == (3, "stubbed")
+        assert wire["timeArguments"] == ["since", "until"]
+        json.dumps(wire)
+
+    @pytest.mark.parametrize("approvers", [None, lambda principal, request: True])
+    def test_approvers_that_are_no_list_are_not_on_the_wire(self, approvers: Any) -> None:
+        declared = tool(approval=Approval(approvers=approvers, expires=timedelta(minutes=1)))
+        assert declared(lambda: None).to_wire(detail=True)["approval"] == {"expiresSeconds": 60.0}
 
     def test_no_output_schema_on_the_wire_without_one(self) -> None:
         assert "outputSchema" not in tool(lambda: None).to_wire(detail=True)
@@ -382,11 +443,17 @@ class TestContext:
         ctx.clock.advance(60)  # type: ignore[attr-defined]
         assert (ctx.now() - before).total_seconds() == 60
 
+    def test_now_is_the_time_that_the_call_runs_as_of(self) -> None:
+        as_of = datetime(2025, 1, 31, tzinfo=UTC)
+        assert context(as_of=as_of).now() == as_of
+
     def test_an_unbound_call_has_no_session(self) -> None:
         ctx = context()
         assert ctx.session is None
         assert ctx.workspace is None
         assert not ctx.direct
+        assert not ctx.dry_run
+        assert (ctx.as_of, ctx.purpose, ctx.approved_by) == (None, None, None)
 
     @pytest.mark.parametrize("level", ["debug", "info", "warning", "error"])
     def test_the_log_takes_fields(self, level: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -299,7 +299,7 @@ async def no_seam_between_replay_and_follow(world: World, case: Case, _: Any) ->
     assert owner is not None
     for number in range(seed["count"]):
         owner.emit("agent.bound", {"harness": "seed", "conversationId": str(number)})
-    await owner.flush()
+    await owner.log.flush()
     last = owner.lease.next_index + more["count"] - 1
 
     async def read(start: int) -> list[int]:
@@ -458,10 +458,10 @@ async def clients_that_do_not_read_cost_little(world: World, case: Case, _: Any)
     piece = "x" * 100_000
     for number in range(case["steps"][2]["bytes"] // len(piece)):
         owner.emit("reasoning.completed", {"blockId": str(number), "text": piece})
-        await owner.flush()
+        await owner.log.flush()
         await asyncio.sleep(0)
     owner.emit("session.waiting", {})
-    await owner.flush()
+    await owner.log.flush()
     assert await reader == len(world.log(session_id))
     assert _rss() - before < 60_000_000
     for client in stalled:
@@ -615,7 +615,12 @@ async def links_are_not_followed(world: World, case: Case, _: Any) -> None:
     assert not (world.root / "victim.txt").exists()
     world.harness.hurry.set()
     await world.rest()
+    (world.root / "victim.txt").write_text("secret")
     (victim / "kept").write_text("kept")
+    for path in ("f", "out/kept"):
+        call = {"input": {"path": path}, "sessionId": session_id}
+        kept = await world.request("POST", "/v1/tools/keep", body=call)
+        assert not kept.json()["ok"], path
     await world.request("DELETE", f"/v1/session/{session_id}")
     assert (victim / "kept").exists()
     assert not folder.parent.exists()
@@ -655,10 +660,8 @@ async def another_callers_session_is_forbidden(world: World, case: Case, _: Any)
     """403 on every route that names it, before the first byte; unknown ids are 404."""
     await world.start()
     await world.play(case["steps"][0])
+    artifact = await _artifact_of(world)
     for step in case["steps"][1:]:
-        if step["path"].startswith("/v1/artifacts"):
-            world.not_covered.append("the step that needs artifacts")
-            continue
         answer = await world.play(step)
         assert answer is not None
         assert (answer.status, answer.json()["error"]) == (403, "forbidden"), step["path"]
@@ -669,7 +672,26 @@ async def another_callers_session_is_forbidden(world: World, case: Case, _: Any)
     headers = {"Authorization": "Bearer b-token"}
     listed = await world.request("GET", "/v1/sessions", headers=headers)
     assert listed.json() == {"sessions": []}
+    for path in (artifact, f"{artifact}/content"):
+        answer = await world.request("GET", path, headers=headers)
+        assert (answer.status, answer.json()["error"]) == (403, "forbidden"), path
+    listed = await world.request("GET", "/v1/artifacts", headers=headers)
+    assert listed.json() == {"artifacts": []}
     await _finish(world)
+
+
+async def _artifact_of(world: World) -> str:
+    """Let principal A's session have an artifact; return its address."""
+    await world.rest()
+    session_id = world.saved["sid"]
+    folder = world.root / "sessions" / session_id / "workspace"
+    (folder / "f").write_text("secret")
+    headers = {"Authorization": "Bearer a-token"}
+    call = {"input": {"path": "f"}, "sessionId": session_id}
+    kept = await world.request("POST", "/v1/tools/keep", body=call, headers=headers)
+    listed = await world.request("GET", f"/v1/artifacts?sessionId={session_id}", headers=headers)
+    assert [a["id"] for a in listed.json()["artifacts"]] == [kept.json()["result"]]
+    return f"/v1/artifacts/{kept.json()['result']}"
 
 
 @judge("E-39")

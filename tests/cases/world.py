@@ -18,6 +18,7 @@ from tests.cases.harness import CaseHarness
 from yarl import URL
 
 from threadline.agent.config import Agent
+from threadline.agent.context import ToolContext
 from threadline.agent.tools import tool
 from threadline.auth import bearer, local_dev_strict
 from threadline.channel.channel import Channel
@@ -65,6 +66,12 @@ def tick(number: int) -> int:
 def echo(text: str = "") -> str:
     """Return the text."""
     return text
+
+
+@tool(effect="write")
+async def keep(path: str, ctx: ToolContext) -> str:
+    """Make an artifact of a workspace file; return its id."""
+    return (await ctx.artifacts.tag(key=path, content=Path(path))).id
 
 
 def _custom() -> Channel:
@@ -122,7 +129,7 @@ class World:
             instructions="Count.",
             harness=self.harness,
             auth=auth,
-            tools=[tick, echo],
+            tools=[tick, echo, keep],
             channels={"custom": _custom()},
             settle_seconds=self.grace,
         )

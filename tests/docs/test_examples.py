@@ -18,6 +18,7 @@ from threadline_http.channel import StartSession
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 TUTORIALS = {"testing-your-channel.md", "writing-a-channel.md"}  # see test_tutorials.py
+# mcp.md has a test of its own too: test_mcp.py.
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
 _LINK = re.compile(r"\]\((?!https?:|#|/)([^)#]+)")
 
@@ -37,7 +38,7 @@ def test_python(code: str) -> None:
     exec(compile(code, "<example>", "exec"), {"__name__": "example"})
 
 
-@pytest.mark.parametrize("text", _blocks("json", {"delivery-ledger.md"}))
+@pytest.mark.parametrize("text", _blocks("json", {"artifacts.md", "delivery-ledger.md", "mcp.md"}))
 def test_json_bodies_are_valid(text: str) -> None:
     """A body that the documentation shows is one that the route takes."""
     StartSession.model_validate(json.loads(text))
@@ -71,7 +72,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             process.wait(20)
 
 
-@pytest.mark.parametrize("script", _blocks("sh"))
+@pytest.mark.parametrize("script", _blocks("sh", {"mcp.md"}))
 def test_shell(script: str, host: str) -> None:
     """A block of shell works when it is pasted."""
     run = subprocess.run(

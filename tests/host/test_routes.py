@@ -214,10 +214,11 @@ async def test_info_says_what_discovery_found(served: Served) -> None:
     assert info["slug"] == "bot"
     assert info["version"] == VERSION
     assert (info["harness"], info["model"]) == ("scripted", "scripted")
-    (http,) = info["channels"]
-    routes = {(route["method"], route["path"]) for route in http["routes"]}
-    assert ("POST", "/v1/session") in routes
-    assert all(route["description"] for route in http["routes"])
+    assert [channel["id"] for channel in info["channels"]] == ["http", "mcp", "mcp-tools"]
+    listed = [route for channel in info["channels"] for route in channel["routes"]]
+    routes = {(route["method"], route["path"]) for route in listed}
+    assert {("POST", "/v1/session"), ("POST", "/v1/mcp"), ("POST", "/v1/mcp/tools")} <= routes
+    assert all(route["description"] for route in listed)
     assert info["diagnostics"] == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
@@ -12,17 +13,21 @@ import pytest
 from threadline import ndjson
 from threadline.clock import iso
 from threadline.errors import (
+    ApprovalClosed,
+    Conflict,
     DeliveryConflict,
     Forbidden,
     LeaseLost,
     NotFound,
     StaleToken,
     TaskSession,
+    TooLarge,
 )
 from threadline.principal import Principal
 from threadline.store.base import (
     AcceptRequest,
     AcceptResult,
+    ArtifactRecord,
     Checkpoint,
     DeliveryRecord,
     InboxItem,
@@ -32,6 +37,7 @@ from threadline.store.base import (
     SessionRecord,
     StopRecord,
     Store,
+    Tag,
     Watermark,
 )
 
@@ -46,6 +52,7 @@ __all__ = [
     "fixed",
     "indices",
     "request",
+    "tag",
 ]
 
 ALICE = Principal("user", "alice", name="Alice")
@@ -97,6 +104,27 @@ def event(session_id: str, index: int, type_: str = "step.started", **data: Any)
     return ndjson.encode(
         {"type": type_, "index": index, "sessionId": session_id, "at": AT, "data": data}
     )
+
+
+def tag(key: str = "k", content: bytes | None = None, **fields: Any) -> Tag:
+    """Return a tag of Alice's, unless told otherwise."""
+    given: dict[str, Any] = {
+        "kind": "report",
+        "key": key,
+        "owner": ALICE,
+        "at": AT,
+        "keep": 1000,
+        "max_bytes": 1_000_000,
+    }
+    if content is not None:
+        given |= {"content": io.BytesIO(content), "content_type": "text/csv", "filename": "r.csv"}
+    return Tag(**(given | fields))
+
+
+def held(store: Store, record: ArtifactRecord | None) -> bytes | None:
+    """Return what an artifact holds."""
+    path = store.artifacts.path(record) if record is not None else None
+    return path.read_bytes() if path is not None else None
 
 
 async def opened(store: Store, session_id: str) -> Lease:
@@ -378,6 +406,57 @@ class StoreConformance:
         store.stop_done(stop)
         await accept(store)
         assert store.stops(first.session.id) == []
+        await store.close()
+
+    async def test_the_first_decision_on_a_call_is_kept(self, rig: Rig) -> None:
+        store = await rig.open()
+        session = (await accept(store)).session.id
+        heard: list[InboxItem] = []
+        store.listen(heard.append)
+        by = ALICE.to_wire()
+        first = await store.decide(session, "c1", "denied", by=by, at=AT, reason="no")
+        with pytest.raises(ApprovalClosed):
+            await store.decide(session, "c1", "approved", by=by, at=AT)
+        other = await store.decide(session, "c2", "approved", by=by, at=AT)
+        assert heard == [first, other]
+        assert first.seq < other.seq
+        await rig.kill()
+        store = await rig.open()
+        assert store.decisions(session, ["c1", "c2", "c3"]) == {"c1": first, "c2": other}
+        assert store.decisions(session, []) == {}
+        await store.delete(session)
+        with pytest.raises(NotFound):
+            await store.decide(session, "c4", "approved", by=by, at=AT)
+        await store.close()
+
+    async def test_of_decisions_at_once_one_is_kept(self, store: Store) -> None:
+        session = (await accept(store)).session.id
+        answers = await asyncio.gather(
+            *(
+                store.decide(session, "c1", decision, by=ALICE.to_wire(), at=AT)
+                for decision in ("approved", "denied", "approved")
+            ),
+            return_exceptions=True,
+        )
+        assert [isinstance(answer, ApprovalClosed) for answer in answers].count(False) == 1
+
+    async def test_a_dry_run_and_a_time_are_the_sessions(self, rig: Rig) -> None:
+        store = await rig.open()
+        plain = (await accept(store)).session
+        session = (await accept(store, dry_run=True, as_of=AT)).session
+        assert (session.dry_run, session.as_of) == (True, AT)
+        await rig.kill()
+        store = await rig.open()
+        assert store.session(session.id) == session
+        for other in ({"dry_run": True}, {"as_of": AT}):
+            token = store.token(plain.id, "http")
+            with pytest.raises(Conflict):
+                await accept(store, "2", session_id=plain.id, token=token, **other)
+        token = store.token(session.id, "http")
+        with pytest.raises(Conflict):
+            await accept(store, "2", session_id=session.id, token=token, as_of="2000")
+        again = await accept(store, "2", session_id=session.id, token=token, dry_run=True, as_of=AT)
+        assert again.session == session
         await store.close()
 
     def test_a_stop_spares_what_is_newer(self) -> None:
@@ -670,6 +749,144 @@ class StoreConformance:
         assert not await store.kv_delete("k")
         assert await store.kv_get("k") is None
         await store.close()
+
+    # Artifacts
+
+    async def test_an_artifact_is_what_its_tag_said_also_after_a_kill(self, rig: Rig) -> None:
+        store = await rig.open()
+        first = await accept(store)
+        made = await store.artifacts.tag(
+            tag("k", b"a,b\n", title="T", data={"n": [1]}, session_id=first.session.id)
+        )
+        assert made.artifact.to_wire() == {
+            "id": made.artifact.id,
+            "kind": "report",
+            "key": "k",
+            "title": "T",
+            "data": {"n": [1]},
+            "sessionId": first.session.id,
+            "createdAt": AT,
+            "updatedAt": AT,
+            "size": 4,
+            "contentType": "text/csv",
+            "filename": "r.csv",
+        }
+        assert made.owner == ALICE
+        for _ in range(2):
+            assert store.artifacts.get(made.artifact.id) == made
+            assert store.artifacts.find(ALICE.key, "report", "k") == made
+            assert held(store, made) == b"a,b\n"
+            await rig.kill()
+            store = await rig.open()
+        assert store.artifacts.get("art_none") is None
+        await store.close()
+
+    async def test_a_tag_of_the_same_kind_and_key_replaces_all_but_the_id(
+        self, store: Store
+    ) -> None:
+        session_id = (await accept(store)).session.id
+        first = await store.artifacts.tag(
+            tag("k", b"old", title="Old", data=1, session_id=session_id)
+        )
+        later = "2025-01-02T00:00:00.000Z"
+        second = await store.artifacts.tag(tag("k", b"newer", at=later))
+        assert second.artifact.to_wire() == {
+            "id": first.artifact.id,
+            "kind": "report",
+            "key": "k",
+            "sessionId": session_id,
+            "createdAt": AT,
+            "updatedAt": later,
+            "size": 5,
+            "contentType": "text/csv",
+            "filename": "r.csv",
+        }
+        assert held(store, second) == b"newer"
+        assert store.artifacts.path(first) is None
+        assert len(store.artifacts.list()) == 1
+        third = await store.artifacts.tag(tag("k"))
+        assert third.artifact.updated_at == later
+        assert (third.content, third.artifact.size, held(store, third)) == (None, None, None)
+
+    async def test_owners_kinds_and_keys_are_apart(self, store: Store) -> None:
+        made = [
+            await store.artifacts.tag(tag("k")),
+            await store.artifacts.tag(tag("k", owner=BOB)),
+            await store.artifacts.tag(tag("k", kind="note")),
+            await store.artifacts.tag(tag("other")),
+        ]
+        assert len({record.artifact.id for record in made}) == 4
+        assert store.artifacts.list() == made[::-1]
+        assert store.artifacts.list(owner=BOB.key) == [made[1]]
+        assert store.artifacts.list(kind="note") == [made[2]]
+        assert store.artifacts.list(limit=2) == [made[3], made[2]]
+        again = await store.artifacts.tag(tag("k"))
+        assert [r.artifact.id for r in store.artifacts.list(limit=1)] == [again.artifact.id]
+
+    async def test_artifacts_are_found_by_session_and_outlive_it(self, store: Store) -> None:
+        sessions = [(await accept(store)).session.id for _ in range(2)]
+        made = [
+            await store.artifacts.tag(tag(f"k{n}", b"kept", session_id=session_id))
+            for n, session_id in enumerate(sessions)
+        ]
+        assert await store.delete(sessions[0])
+        assert store.artifacts.list(session_id=sessions[0]) == [made[0]]
+        assert held(store, made[0]) == b"kept"
+        with pytest.raises(NotFound):
+            await store.artifacts.tag(tag("k0", b"late", session_id=sessions[0]))
+        assert held(store, store.artifacts.get(made[0].artifact.id)) == b"kept"
+
+    async def test_the_oldest_updated_goes_when_there_are_too_many(self, store: Store) -> None:
+        made = [await store.artifacts.tag(tag(f"k{n}", b"x", keep=3)) for n in range(3)]
+        await store.artifacts.tag(tag("k0", b"y", keep=3))
+        await store.artifacts.tag(tag("k3", keep=3))
+        assert [r.artifact.key for r in store.artifacts.list()] == ["k3", "k0", "k2"]
+        assert store.artifacts.path(made[1]) is None
+        await store.artifacts.tag(tag("k4", keep=1))
+        assert [r.artifact.key for r in store.artifacts.list()] == ["k4"]
+
+    async def test_too_much_content_changes_nothing(self, store: Store) -> None:
+        first = await store.artifacts.tag(tag("k", b"12345", max_bytes=5))
+        with pytest.raises(TooLarge):
+            await store.artifacts.tag(tag("k", b"123456", max_bytes=5))
+        assert store.artifacts.get(first.artifact.id) == first
+        assert held(store, first) == b"12345"
+
+    async def test_an_artifact_is_removed_with_what_it_holds(self, store: Store) -> None:
+        made = await store.artifacts.tag(tag("k", b"x"))
+        assert await store.artifacts.delete(made.artifact.id)
+        assert not await store.artifacts.delete(made.artifact.id)
+        assert store.artifacts.get(made.artifact.id) is None
+        assert store.artifacts.path(made) is None
+        fresh = await store.artifacts.tag(tag("k"))
+        assert fresh.artifact.id != made.artifact.id
+
+    async def test_what_a_log_was_not_told_is_known_after_a_kill(self, rig: Rig) -> None:
+        store = await rig.open()
+        session_id = (await accept(store)).session.id
+        await store.artifacts.tag(tag("alone"))
+        first = await store.artifacts.tag(tag("k", session_id=session_id))
+        second = await store.artifacts.tag(tag("k", session_id=session_id))
+        store.artifacts.told(first)
+        third = await store.artifacts.tag(tag("k2", session_id=session_id))
+        await rig.kill()
+        store = await rig.open()
+        assert store.artifacts.untold() == [second, third]
+        store.artifacts.told(second)
+        store.artifacts.told(third)
+        await store.close()
+        store = await rig.open()
+        assert store.artifacts.untold() == []
+        await store.close()
+
+    async def test_tags_at_once_leave_one_of_them_whole(self, store: Store) -> None:
+        contents = [str(n).encode() * 1000 for n in range(8)]
+        made = await asyncio.gather(
+            *(store.artifacts.tag(tag("k", c, data=n)) for n, c in enumerate(contents))
+        )
+        assert len({record.artifact.id for record in made}) == 1
+        (last,) = store.artifacts.list()
+        assert held(store, last) == contents[last.artifact.data]
 
     # Sessions
 

@@ -64,6 +64,11 @@ class Approval:
                 f"function, not {self.approvers!r}."
             )
 
+    def to_wire(self) -> dict[str, Any]:
+        """Return ``{approvers?, expiresSeconds}``."""
+        shown = {} if self.shown is None else {"approvers": self.shown}
+        return {**shown, "expiresSeconds": self.expires.total_seconds()}
+
     @property
     def shown(self) -> list[str] | None:
         """The approvers as events have them; None when a function or the session decides."""

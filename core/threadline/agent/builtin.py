@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from threadline.agent.calls import Catalog
-from threadline.agent.tools import Tool, ToolContext, tool
+from threadline.agent.context import ToolContext
+from threadline.agent.tools import Tool, tool
 from threadline.errors import ToolFailed
 from threadline.session import workspace
 

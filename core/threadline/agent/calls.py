@@ -1,4 +1,4 @@
-"""How a tool call runs: validate, run within its time, retry what may be, and answer.
+"""How a tool call runs: check, run within its time, retry what may be, and answer.
 
 Whatever a tool does, its call ends in a :class:`~threadline.harness.base.ToolResult`. Only a
 cancellation that the caller was asked for, and an error of ``on_retry``, come out as exceptions.
@@ -7,42 +7,34 @@ cancellation that the caller was asked for, and an error of ``on_retry``, come o
 from __future__ import annotations
 
 import asyncio
-import base64
-import contextvars
 import functools
 import inspect
-import math
-import re
-import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import to_jsonable_python
 
-from threadline.agent.tools import TransientToolError
+from threadline.agent.attempt import Raised, Returned, TimedOut, outcome_of, within
+from threadline.agent.checks import Refused, check
+from threadline.agent.content import Envelope, envelope
+from threadline.agent.output import clean_text, conforming, to_json
+from threadline.agent.stub import current_call
+from threadline.agent.transient import is_transient, retry_after
 from threadline.errors import NotFound
 from threadline.harness.base import ToolResult
 
 if TYPE_CHECKING:
-    from threadline.agent.tools import Tool, ToolContext
+    from threadline.agent.context import ToolContext
+    from threadline.agent.tools import Tool
     from threadline.clock import Clock
     from threadline.harness.base import ToolInfo
 
-__all__ = ["Catalog", "Retry", "run_tool", "to_json", "unknown_tool"]
+__all__ = ["Catalog", "Retry", "refusal", "run_tool", "unknown_tool"]
 
 _FIRST_DELAY = 0.5
 _LONGEST_DELAY = 30.0
-_CANCEL_GRACE = 5.0
 _LONGEST_MESSAGE = 4000
-_MOST_PROBLEMS = 10
-_SURROGATE = re.compile("[\ud800-\udfff]")
-
-# The event loop holds only weak references; a call that was given up must not vanish half-way.
-_abandoned: set[asyncio.Task[Any]] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,26 +48,14 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True)
-class _Returned:
-    value: Any
+class _Unfit:
+    """It returned what cannot be its result; ``reason`` is what the caller may know of it."""
+
+    reason: str
+    error: Exception
 
 
-@dataclass(frozen=True, slots=True)
-class _Raised:
-    error: BaseException
-
-
-@dataclass(frozen=True, slots=True)
-class _TimedOut:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class _Invalid:
-    error: ValidationError
-
-
-_Outcome = _Returned | _Raised | _TimedOut | _Invalid
+_Outcome = Returned | Raised | TimedOut | Refused | _Unfit
 
 
 class Catalog:
@@ -138,7 +118,13 @@ def unknown_tool(call_id: str, name: str, available: Iterable[str]) -> ToolResul
 
 def _no_such_tool(name: str, available: Iterable[str]) -> str:
     names = ", ".join(sorted(available))
-    return f'There is no tool "{_clean_text(name)}". Available: {names or "none"}.'
+    return f'There is no tool "{clean_text(name)}". Available: {names or "none"}.'
+
+
+def refusal(tool: Tool, arguments: Any, ctx: ToolContext) -> ToolResult | None:
+    """Return the error of a call that could not run, None for one that may."""
+    checked = _checked(tool, arguments, ctx)
+    return None if isinstance(checked, BaseModel) else _result(tool, ctx, checked)
 
 
 async def run_tool(
@@ -149,151 +135,146 @@ async def run_tool(
     clock: Clock,
     on_retry: Callable[[Retry], None] | None = None,
 ) -> ToolResult:
-    """Run one call of a tool to its result.
+    """Run one call of a tool to its result; in a dry run a write's stub is the result.
 
     ``arguments`` is the call's decoded, not yet validated input. The codes of an error are
-    ``invalid_input``, ``tool_timeout`` and ``tool_failed``. ``on_retry`` is called before the wait
-    that precedes each retry. A cancellation of the caller is passed to the tool, which gets five
+    ``invalid_input``, ``time_not_allowed``, ``tool_timeout``, ``tool_failed``, ``tool_error`` (the
+    tool says so itself) and ``invalid_output``. ``on_retry`` is called before the wait that
+    precedes each retry. A cancellation of the caller is passed to the tool, which gets five
     seconds to clean up, and is raised.
     """
+    retries = tool.retries if tool.effect == "read" else 0
     attempt = 1
     while True:
         outcome = await _attempt(tool, arguments, ctx, clock)
-        delay = _delay(attempt, outcome) if attempt <= tool.retries else None
+        delay = _delay(attempt, outcome, clock) if attempt <= retries else None
         if delay is None:
             return _result(tool, ctx, outcome)
         attempt += 1
-        if on_retry is not None and isinstance(outcome, _Raised):
+        if on_retry is not None and isinstance(outcome, Raised):
             message = _message(outcome.error)
             on_retry(Retry(attempt, round(delay * 1000), "transient_failure", message))
         await clock.sleep(delay)
 
 
-def _delay(attempt: int, outcome: _Outcome) -> float | None:
+def _delay(attempt: int, outcome: _Outcome, clock: Clock) -> float | None:
     """Return the seconds until the next attempt, or None when there is no use in one."""
-    if not isinstance(outcome, _Raised) or not _is_transient(outcome.error):
+    if not isinstance(outcome, Raised) or not is_transient(outcome.error):
         return None
-    wanted = getattr(outcome.error, "retry_after", None)
+    wanted = retry_after(outcome.error, clock.now())
     if wanted is None:
         return min(_FIRST_DELAY * 2.0 ** (attempt - 1), _LONGEST_DELAY)
     return max(float(wanted), 0.0) if wanted <= _LONGEST_DELAY else None
 
 
-def _is_transient(error: BaseException) -> bool:
-    if isinstance(error, BaseExceptionGroup):
-        return all(_is_transient(part) for part in error.exceptions)
-    return isinstance(error, (TransientToolError, ConnectionError, TimeoutError))
+def _checked(tool: Tool, arguments: Any, ctx: ToolContext) -> BaseModel | Refused | Raised:
+    try:
+        return check(tool, arguments, ctx.as_of)
+    except Exception as error:
+        return Raised(error)
 
 
 async def _attempt(tool: Tool, arguments: Any, ctx: ToolContext, clock: Clock) -> _Outcome:
+    # Checked anew for each attempt: the last one may have changed what it was given.
+    checked = _checked(tool, arguments, ctx)
+    if not isinstance(checked, BaseModel):
+        return checked
+    work = _work(tool, checked, ctx)
+    return await within(work, tool.timeout, clock, name=tool.name, log=ctx.log)
+
+
+def _is_stubbed(tool: Tool, ctx: ToolContext) -> bool:
+    return ctx.dry_run and tool.effect == "write"
+
+
+async def _work(tool: Tool, arguments: BaseModel, ctx: ToolContext) -> Returned | Raised | _Unfit:
+    current_call.set(ctx)
+    function: Callable[[], Any]
+    if _is_stubbed(tool, ctx):
+        given = tool.by_name(arguments)
+        function = functools.partial(tool.dry_answer, given, to_json(given), ctx)
+    else:
+        function = functools.partial(tool.function, **tool.keywords(arguments, ctx))
+    outcome = await outcome_of(function, tool.name)
+    if isinstance(outcome, Raised):
+        return outcome
     try:
-        # Anew for each attempt: the last one may have changed what it was given.
-        validated = tool.arguments(arguments, ctx)
+        return Returned(_converted(tool, outcome.value, ctx))
     except ValidationError as error:
-        return _Invalid(error)
+        return _Unfit("it is not of the type that the tool declares", error)
     except Exception as error:
-        return _Raised(error)
-    return await _within(_call(tool, validated), tool, ctx, clock)
+        return _Unfit(_message(error), error)
 
 
-async def _within(
-    work: Coroutine[Any, Any, _Outcome], tool: Tool, ctx: ToolContext, clock: Clock
-) -> _Outcome:
-    """Run the work in a task of its own, so that it can be given up."""
-    task = asyncio.create_task(work, name=f"tool-{tool.name}")
-    try:
-        finished = await _finished(task, tool.timeout, clock)
-    except asyncio.CancelledError:
-        await _give_up(task, ctx, clock)
-        raise
-    if not finished:
-        await _give_up(task, ctx, clock)
-        return _TimedOut()
-    return _Raised(asyncio.CancelledError()) if task.cancelled() else task.result()
-
-
-async def _finished(task: asyncio.Task[Any], seconds: float, clock: Clock) -> bool:
-    timer = asyncio.ensure_future(clock.sleep(seconds))
-    try:
-        await asyncio.wait({task, timer}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        timer.cancel()
-    return task.done()
-
-
-async def _give_up(task: asyncio.Task[Any], ctx: ToolContext, clock: Clock) -> None:
-    _abandoned.add(task)
-    task.add_done_callback(_abandoned.discard)
-    task.cancel()
-    if not await _finished(task, _CANCEL_GRACE, clock):
-        ctx.log.warning("tool_ignores_cancellation", tool=ctx.tool_name, call_id=ctx.call_id)
-
-
-async def _call(tool: Tool, arguments: Mapping[str, Any]) -> _Outcome:
-    """Call the function; whatever it raises is an outcome, so that nothing ends the event loop.
-
-    That holds for a CancelledError too: when it was asked for, nobody looks at the outcome.
-    """
-    try:
-        if inspect.iscoroutinefunction(tool.function):
-            value = await tool.function(**arguments)
-        else:
-            outcome = await _in_thread(functools.partial(tool.function, **arguments), tool.name)
-            if isinstance(outcome, _Raised):
-                return outcome
-            value = outcome.value
-        if inspect.isawaitable(value):
-            value = await value
-        return _Returned(to_json(value))
-    except BaseException as error:
-        return _Raised(error)
-
-
-async def _in_thread(function: Callable[[], Any], name: str) -> _Returned | _Raised:
-    """Run a function in a daemon thread of its own.
-
-    Not in a pool: one that hangs would hold a worker for ever, and the process at its exit.
-    """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[_Returned | _Raised] = loop.create_future()
-    context = contextvars.copy_context()
-
-    def work() -> None:
-        outcome: _Returned | _Raised
-        try:
-            outcome = _Returned(context.run(function))
-        except BaseException as error:
-            outcome = _Raised(error)
-        with suppress(RuntimeError):  # The loop is closed, nobody waits any more.
-            loop.call_soon_threadsafe(_settle, future, outcome)
-
-    threading.Thread(target=work, name=f"tool-{name}", daemon=True).start()
-    return await future
-
-
-def _settle(future: asyncio.Future[Any], outcome: _Returned | _Raised) -> None:
-    if not future.done():
-        future.set_result(outcome)
+def _converted(tool: Tool, value: Any, ctx: ToolContext) -> Any:
+    """Return a value as JSON, or as an envelope whose structured part is JSON."""
+    found = envelope(value)
+    output = None if tool.output is None or _is_stubbed(tool, ctx) else tool.output.adapter
+    if found is None:
+        return to_json(value) if output is None else conforming(output, value)
+    if found.is_error or output is None:
+        return replace(found, structured=to_json(found.structured))
+    if found.structured is not None:
+        return replace(found, structured=conforming(output, found.structured))
+    conforming(output, value)
+    return found
 
 
 # Results
 
 
 def _result(tool: Tool, ctx: ToolContext, outcome: _Outcome) -> ToolResult:
+    result = _of(tool, ctx, outcome)
+    return replace(result, dry_run=True) if _is_stubbed(tool, ctx) else result
+
+
+def _of(tool: Tool, ctx: ToolContext, outcome: _Outcome) -> ToolResult:
     match outcome:
-        case _Returned(value):
+        case Returned(Envelope() as found):
+            return _enclosed(tool, ctx, found)
+        case Returned(value):
             return ToolResult(ctx.call_id, tool.name, value)
-        case _TimedOut():
+        case Refused(code, sentence):
+            return ToolResult(ctx.call_id, tool.name, sentence, True, code)
+        case TimedOut():
             return _timed_out(tool, ctx)
-        case _Invalid(error):
-            return ToolResult(ctx.call_id, tool.name, _explain(tool, error), True, "invalid_input")
-        case _Raised(error):
+        case _Unfit(reason, error):
+            return _unfit(tool, ctx, reason, error)
+        case Raised(error):
             return _failed(tool, ctx, error)
+
+
+def _enclosed(tool: Tool, ctx: ToolContext, found: Envelope) -> ToolResult:
+    if not found.is_error:
+        return ToolResult(
+            ctx.call_id, tool.name, to_json(found.output()), attachments=found.attachments
+        )
+    sentence = _cut(clean_text(found.sentence)) or f'Tool "{tool.name}" says that it failed.'
+    return ToolResult(ctx.call_id, tool.name, sentence, True, "tool_error", found.attachments)
+
+
+def _unfit(tool: Tool, ctx: ToolContext, reason: str, error: Exception) -> ToolResult:
+    detail = _detail(error) if isinstance(error, ValidationError) else str(error)
+    advice = "return what the annotation says, or correct the annotation"
+    ctx.log.error(
+        "tool_output_invalid",
+        tool=tool.name,
+        call_id=ctx.call_id,
+        detail=clean_text(detail),
+        advice=advice,
+    )
+    sentence = f'Tool "{tool.name}" ran, but its result cannot be used: {reason}.'
+    return ToolResult(ctx.call_id, tool.name, sentence, True, "invalid_output")
+
+
+def _detail(error: ValidationError) -> str:
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'value'}: {one['msg']}" for one in found)
 
 
 def _timed_out(tool: Tool, ctx: ToolContext) -> ToolResult:
     sentence = f'Tool "{tool.name}" did not answer within {tool.timeout:g} seconds.'
-    if tool.effect == "write":
+    if tool.effect == "write" and not ctx.dry_run:
         sentence += " It may still have taken effect."
     if not inspect.iscoroutinefunction(tool.function):
         ctx.log.warning("tool_thread_left_running", tool=tool.name, call_id=ctx.call_id)
@@ -314,93 +295,14 @@ def _message(error: BaseException) -> str:
         return "it was cancelled from the inside"
     kind = type(error).__name__
     try:
-        text = _clean_text(str(error)).strip()
+        text = clean_text(str(error)).strip()
     except Exception:
         text = ""
-    if len(text) > _LONGEST_MESSAGE:
-        text = text[:_LONGEST_MESSAGE] + "…"
+    text = _cut(text)
     if isinstance(error, (LookupError, SystemExit, KeyboardInterrupt, GeneratorExit)):
         return f"{kind}: {text}" if text else kind
     return text or kind
 
 
-def _explain(tool: Tool, error: ValidationError) -> str:
-    problems = error.errors(include_url=False, include_context=False, include_input=False)
-    shown = [_problem(tool, dict(problem)) for problem in problems[:_MOST_PROBLEMS]]
-    if len(problems) > _MOST_PROBLEMS:
-        shown.append(f"and {len(problems) - _MOST_PROBLEMS} more")
-    return f'The input of tool "{tool.name}" is not valid: {"; ".join(shown)}.'
-
-
-def _problem(tool: Tool, problem: Mapping[str, Any]) -> str:
-    place = _clean_text(".".join(str(part) for part in problem["loc"]))
-    match problem["type"]:
-        case "missing":
-            return f"{place}: is required"
-        case "extra_forbidden" if len(problem["loc"]) == 1:
-            known = ", ".join(tool.fields) or "none"
-            return f"{place}: is not an argument (there are: {known})"
-        case "model_type":
-            return f"{place or 'input'}: should be an object"
-        case _:
-            return f"{place}: {_clean_text(problem['msg'])}" if place else problem["msg"]
-
-
-# Output
-
-
-def to_json(value: Any) -> Any:
-    """Return a value as JSON can hold it.
-
-    Models are dumped by alias; bytes are text where they are UTF-8, else base64; NaN and
-    infinities are null; lone surrogates U+FFFD; objects that JSON does not know their ``str``.
-    Raises ValueError for a value that holds itself or is nested too deeply.
-    """
-    try:
-        plain = _to_jsonable(value, "utf8")
-    except UnicodeError:
-        plain = _to_jsonable(_readable(value), "base64")
-    return _clean(plain)
-
-
-def _to_jsonable(value: Any, bytes_mode: Any) -> Any:
-    return to_jsonable_python(value, by_alias=True, bytes_mode=bytes_mode, fallback=str)
-
-
-def _readable(value: Any) -> Any:
-    """Replace bytes and keys that are not text, as deep as containers and models go."""
-    match value:
-        case str():
-            return _clean_text(value)
-        case bytes() | bytearray():
-            try:
-                return value.decode()
-            except UnicodeDecodeError:
-                return base64.b64encode(value).decode()
-        case BaseModel():  # Its own configuration would try to read its bytes as text again.
-            return _readable(value.model_dump(by_alias=True))
-        case Mapping():
-            return {_readable(key): _readable(item) for key, item in value.items()}
-        case list() | tuple() | AbstractSet():
-            return [_readable(item) for item in value]
-        case _:
-            return value
-
-
-def _clean(value: Any) -> Any:
-    # Not left to pydantic, which keeps NaN and surrogates in the fields of models.
-    match value:
-        case str():
-            return _clean_text(value)
-        case float():
-            return value if math.isfinite(value) else None
-        case dict():
-            return {_clean_text(key): _clean(item) for key, item in value.items()}
-        case list():
-            return [_clean(item) for item in value]
-        case _:
-            return value
-
-
-def _clean_text(text: str) -> str:
-    return _SURROGATE.sub("\ufffd", text)
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_MESSAGE else text[:_LONGEST_MESSAGE] + "…"

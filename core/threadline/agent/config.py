@@ -10,8 +10,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from threadline.agent.artifacts import Artifacts
 from threadline.agent.tools import Tool
 from threadline.errors import UnsupportedOption
+from threadline.session.limits import Limits
 
 if TYPE_CHECKING:
     from threadline.harness.base import Harness
@@ -50,9 +52,10 @@ class Agent:
     policies; None admits the local developer, ``[]`` nobody. ``max_running_turns``: None is no cap.
     ``on_restart``: whether an interrupted turn goes on. ``retention``: how long a session is kept
     after its last event; None keeps it. ``settle_seconds``: the grace of an interrupted turn.
+    ``limits``: what ends a turn or a session that runs away.
     ``drain_seconds``: the grace of running turns at shutdown. ``blob_threshold``: bytes of a tool
     output above which the log holds a preview. ``tools`` and ``channels`` (by id) add to what the
-    project's folders declare.
+    project's folders declare; ``artifacts`` stands for ``artifacts.py``.
 
     Raises ValueError for a value that cannot be, and
     :class:`~threadline.errors.UnsupportedOption` for an option that this version does not honour.
@@ -67,11 +70,13 @@ class Agent:
     max_running_turns: int | None = None
     on_restart: Literal["resume", "fail"] = "resume"
     retention: timedelta | None = None
+    limits: Limits = field(default_factory=Limits)
     settle_seconds: float = 10.0
     drain_seconds: float = 10.0
     blob_threshold: int = 256 * 1024
     tools: Sequence[Tool] = ()
     channels: Mapping[str, Any] = field(default_factory=dict)
+    artifacts: Artifacts | None = None
     experiments: InitVar[Any] = None
 
     def __post_init__(self, experiments: Any) -> None:
@@ -119,8 +124,12 @@ class Agent:
             )
         if self.auth is not None and not _is_chain(self.auth):
             raise ValueError("Agent.auth must be a list of policies, such as [local_dev_strict()].")
+        if self.artifacts is not None and not isinstance(self.artifacts, Artifacts):
+            raise ValueError(f"Agent.artifacts must be Artifacts(…), not {_shown(self.artifacts)}.")
         if self.local is not None and not isinstance(self.local, Local):
             raise ValueError(f"Agent.local must be Local(cwd=…), not {_shown(self.local)}.")
+        if not isinstance(self.limits, Limits):
+            raise ValueError(f"Agent.limits must be Limits(…), not {_shown(self.limits)}.")
         if self.on_restart not in ("resume", "fail"):
             raise ValueError(
                 f"Agent.on_restart must be 'resume' or 'fail', not {self.on_restart!r}."

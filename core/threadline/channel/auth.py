@@ -15,13 +15,23 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import structlog
 
 from threadline.errors import ThreadlineError, Unauthorized
 from threadline.principal import LOCAL, Principal
 
-__all__ = ["AuthRequest", "Policy", "admit", "anonymous", "bearer", "local_dev_strict"]
+__all__ = [
+    "AuthRequest",
+    "Policy",
+    "admit",
+    "anonymous",
+    "bearer",
+    "documented",
+    "local_dev_strict",
+    "scheme_of",
+]
 
 log = structlog.get_logger("threadline.channel")
 
@@ -39,6 +49,7 @@ class AuthRequest:
 
 
 Policy = Callable[[AuthRequest], "Principal | Awaitable[Principal | None] | None"]
+_P = TypeVar("_P", bound=Policy)
 
 _FORWARDING = frozenset(
     {
@@ -92,12 +103,32 @@ async def _ask(policy: Policy, request: AuthRequest) -> Principal | None:
     return principal
 
 
+def documented(scheme: Mapping[str, Any]) -> Callable[[_P], _P]:
+    """Decorate a policy with what it wants, as an OpenAPI security scheme; ``{}`` is nothing.
+
+    For example ``{"type": "apiKey", "in": "header", "name": "X-Signature"}``.
+    """
+
+    def note(policy: _P) -> _P:
+        policy.__dict__["security_scheme"] = dict(scheme)
+        return policy
+
+    return note
+
+
+def scheme_of(policy: Policy) -> Mapping[str, Any] | None:
+    """Return what a policy was decorated with; None when nobody said."""
+    scheme: Mapping[str, Any] | None = getattr(policy, "security_scheme", None)
+    return scheme
+
+
 def local_dev_strict(principal: Principal = LOCAL) -> Policy:
     """Admit a direct caller on this machine: loopback peer and ``Host``, no proxy, no other site.
 
     A browser's request from a page of another origin is not admitted.
     """
 
+    @documented({})
     def policy(request: AuthRequest) -> Principal | None:
         direct = not any(map(_is_forwarding, request.headers))
         local = is_loopback(request.peer) and is_loopback(host_name(request.headers.get("host")))
@@ -119,6 +150,7 @@ def bearer(
     if (env is None) == (token is None):
         raise ValueError("bearer() takes exactly one of env= and token=.")
 
+    @documented({"type": "http", "scheme": "bearer"})
     def policy(request: AuthRequest) -> Principal | None:
         expected = (token if token is not None else os.environ.get(env or "", "")).strip()
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
@@ -135,6 +167,7 @@ def anonymous(principal: Principal | None = None) -> Policy:
     """Admit everybody, all as the same principal."""
     everybody = principal or Principal("anonymous", "anonymous")
 
+    @documented({})
     def policy(_: AuthRequest) -> Principal:
         return everybody
 

@@ -6,16 +6,18 @@ import functools
 import inspect
 import re
 import typing
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypedDict, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
 from pydantic import BaseModel, TypeAdapter
 
 from threadline import events as ev
+from threadline.channel.answers import Content, Status, read_answers
 from threadline.channel.auth import Policy, local_dev_strict
 from threadline.channel.context import Context, EventContext
 from threadline.channel.tokens import TokenFormat, any_string
+from threadline.errors import ThreadlineError
 from threadline.events import EVENT_TYPES, Event
 from threadline.principal import Principal
 from threadline.session.access import Action, may
@@ -25,6 +27,7 @@ from threadline.store.base import Admission, DeliveryRecord, SessionRecord
 __all__ = ["Channel", "ChannelEventHandlers", "Handler", "Method", "Route"]
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+SharedChain = Literal["session", "host"]
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 Handler = Callable[[Event[Any], EventContext], Awaitable[None]]
 Prepare = Callable[[Context, DeliveryRecord], Awaitable[Prepared | None]]
@@ -75,12 +78,20 @@ class Route:
 
     ``path`` has parameters as ``/items/{id}``. The handler takes the context, and by name ``body``
     (validated from JSON) and ``query`` (a pydantic model).
+
+    The rest is for the OpenAPI document, and may be left out. What the handler's annotation says
+    that it returns is what the route answers, see :mod:`threadline.channel.answers`; ``responses``
+    adds statuses, each with a type or None for no body. ``raises`` are the errors of its own, None
+    for any; ``headers`` are the request headers that it reads, each with a sentence.
     """
 
     method: Method
     path: str
     handler: Callable[..., Awaitable[Any]]
     description: str = ""
+    responses: Mapping[int, Any] = field(default_factory=dict)
+    raises: Collection[type[ThreadlineError]] | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     @functools.cached_property
     def _hints(self) -> dict[str, Any]:
@@ -125,6 +136,11 @@ class Route:
             raise TypeError(f"{self.method} {self.path}: query must be a pydantic model.")
         return model
 
+    @functools.cached_property
+    def answers(self) -> Mapping[Status, Sequence[Content]]:
+        """The statuses that the handler answers with, and the bodies that each may have."""
+        return read_answers(self._hints.get("return", Any), self.responses)
+
     def check(self) -> None:
         """Raise TypeError when the handler's signature cannot be served."""
         if not inspect.iscoroutinefunction(self.handler):
@@ -134,20 +150,31 @@ class Route:
         _ = self.body, self.query
 
 
+class RouteOptions(TypedDict, total=False):
+    """What a route may be declared with, see :class:`Route`; ``description`` is its docstring."""
+
+    description: str
+    responses: Mapping[int, Any]
+    raises: Collection[type[ThreadlineError]] | None
+    headers: Mapping[str, str]
+
+
 class Channel:
     """One surface on which conversations happen.
 
     ``auth``: the chain of policies; None is ``[local_dev_strict()]``, ``[]`` admits nobody.
-    ``admission``: what a ``send`` without one does to a busy session. ``owner``: ``"caller"``, or
-    ``"channel"`` when many speak in one conversation. ``tokens``: their format. ``mount``: the path
-    prefix, by default ``/v1/channels/<id>``. ``prepare``: fetches what belongs to a
-    message. ``id`` is set when the channel is mounted.
+    ``"session"`` is the agent's HTTP chain, ``"host"`` the command line's: its bearer token, its
+    anonymous access, else callers on this machine. ``admission``: what a ``send`` without one does
+    to a busy session. ``owner``: ``"caller"``, or ``"channel"`` when many speak in one
+    conversation. ``tokens``: their format. ``mount``: the path prefix, by default
+    ``/v1/channels/<id>``. ``prepare``: fetches what belongs to a message. ``id`` is set when the
+    channel is mounted.
     """
 
     def __init__(
         self,
         *,
-        auth: Sequence[Policy] | None = None,
+        auth: Sequence[Policy] | SharedChain | None = None,
         events: ChannelEventHandlers | None = None,
         routes: Sequence[Route] = (),
         admission: Admission = "preempt",
@@ -163,7 +190,11 @@ class Channel:
         self.id = ""
         if prepare is not None:
             self.prepare = prepare
-        self.auth: Sequence[Policy] = [local_dev_strict()] if auth is None else list(auth)
+        if isinstance(auth, str) and auth not in typing.get_args(SharedChain):
+            raise ValueError(f"auth must be a list of policies, 'session' or 'host', not {auth!r}.")
+        self.shares: SharedChain | None = auth if isinstance(auth, str) else None
+        own = None if isinstance(auth, str) else auth
+        self.auth: Sequence[Policy] = [local_dev_strict()] if own is None else list(own)
         self.admission: Admission = admission
         self.owner: Literal["caller", "channel"] = owner
         self.tokens = tokens or any_string()
@@ -187,37 +218,35 @@ class Channel:
         """The path under which the routes are mounted."""
         return f"/v1/channels/{self.id}" if self.mount is None else self.mount.rstrip("/")
 
-    def route(
-        self, method: Method, path: str, *, description: str | None = None
-    ) -> Callable[[F], F]:
+    def route(self, method: Method, path: str, **options: Unpack[RouteOptions]) -> Callable[[F], F]:
         """Declare a route; use ``get``, ``post`` and their kin."""
 
         def declare(handler: F) -> F:
-            text = inspect.getdoc(handler) or "" if description is None else description
-            self._add(Route(method, path, handler, text))
+            given: RouteOptions = {"description": inspect.getdoc(handler) or "", **options}
+            self._add(Route(method, path, handler, **given))
             return handler
 
         return declare
 
-    def get(self, path: str, *, description: str | None = None) -> Callable[[F], F]:
+    def get(self, path: str, **options: Unpack[RouteOptions]) -> Callable[[F], F]:
         """Declare a GET route."""
-        return self.route("GET", path, description=description)
+        return self.route("GET", path, **options)
 
-    def post(self, path: str, *, description: str | None = None) -> Callable[[F], F]:
+    def post(self, path: str, **options: Unpack[RouteOptions]) -> Callable[[F], F]:
         """Declare a POST route."""
-        return self.route("POST", path, description=description)
+        return self.route("POST", path, **options)
 
-    def put(self, path: str, *, description: str | None = None) -> Callable[[F], F]:
+    def put(self, path: str, **options: Unpack[RouteOptions]) -> Callable[[F], F]:
         """Declare a PUT route."""
-        return self.route("PUT", path, description=description)
+        return self.route("PUT", path, **options)
 
-    def patch(self, path: str, *, description: str | None = None) -> Callable[[F], F]:
+    def patch(self, path: str, **options: Unpack[RouteOptions]) -> Callable[[F], F]:
         """Declare a PATCH route."""
-        return self.route("PATCH", path, description=description)
+        return self.route("PATCH", path, **options)
 
-    def delete(self, path: str, *, description: str | None = None) -> Callable[[F], F]:
+    def delete(self, path: str, **options: Unpack[RouteOptions]) -> Callable[[F], F]:
         """Declare a DELETE route."""
-        return self.route("DELETE", path, description=description)
+        return self.route("DELETE", path, **options)
 
     def on(self, type_: str) -> Callable[[F], F]:
         """Declare a handler of one event type; it runs after the event is recorded, in order."""
@@ -248,7 +277,7 @@ class Channel:
             raise ValueError(f"A route's path begins with '/', not {route.path!r}.")
         if any((r.method, r.path) == (route.method, path) for r in self.routes):
             raise ValueError(f"{route.method} {path} is declared twice.")
-        self.routes.append(Route(route.method, path, route.handler, route.description))
+        self.routes.append(replace(route, path=path))
 
 
 def _checked_mount(mount: str | None) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import (
     AsyncGenerator,
@@ -14,14 +15,16 @@ from collections.abc import (
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from threadline.agent.shelf import Place
 from threadline.channel.outbox import Post
-from threadline.errors import Forbidden, NotFound
+from threadline.errors import Forbidden, InvalidRequest, NotFound
 from threadline.principal import Principal
 from threadline.session.access import Action
 from threadline.store.base import (
     Admission,
+    DecisionRecord,
     DeliveryRecord,
     Mode,
     OutboundRecord,
@@ -29,12 +32,15 @@ from threadline.store.base import (
 )
 
 if TYPE_CHECKING:
+    from threadline.agent.shelf import ContextArtifacts
     from threadline.channel.deadline import Deadline
     from threadline.channel.outbox import Target
     from threadline.channel.runtime import ChannelRuntime
     from threadline.events import Event
+    from threadline.harness.base import ToolInfo, ToolResult
     from threadline.session.admission import Admitted
     from threadline.session.core import Fate
+    from threadline.session.parking import ParkedCall
 
 __all__ = [
     "Accepted",
@@ -117,7 +123,7 @@ class Session:
 
     @property
     def status(self) -> str:
-        """``running``, ``queued``, ``waiting``, ``completed`` or ``failed``."""
+        """``running``, ``queued``, ``parked``, ``waiting``, ``completed`` or ``failed``."""
         return self._runtime.core.status(self.record.id)
 
     async def next_index(self) -> int:
@@ -218,6 +224,25 @@ class Context:
         """The agent's name."""
         return self._runtime.agent
 
+    @property
+    def description(self) -> str:
+        """What the agent says of itself, or nothing."""
+        return self._runtime.description
+
+    @property
+    def artifacts(self) -> ContextArtifacts:
+        """The channel's artifacts; an event handler has those of its session's owner."""
+        return self._runtime.shelf.at(self._place(), self._place_of)
+
+    def _place(self) -> Place:
+        return Place(self._runtime.own_principal)
+
+    def _place_of(self, session_id: str, action: Action) -> Place:
+        session = self.session(session_id, action=action)
+        if session is None:
+            raise NotFound(f"There is no session {session_id[:80]!r}.")
+        return self._runtime.shelf.in_session(session.id)
+
     async def send(
         self,
         message: str,
@@ -289,6 +314,40 @@ class Context:
             return False
         return await self._runtime.stop(session.id, clear_pending=clear_pending, before=before)
 
+    async def approvals(self, token_or_id: str) -> list[ParkedCall]:
+        """Return the tool calls of a session that wait for a decision, oldest first."""
+        session = self.session(token_or_id)
+        return await self._runtime.core.approvals(session.id) if session is not None else []
+
+    async def resolve_approval(
+        self,
+        token_or_id: str,
+        call_id: str,
+        decision: Literal["approved", "denied"],
+        *,
+        reason: str | None = None,
+        principal: Principal | None = None,
+    ) -> DecisionRecord:
+        """Decide a tool call that waits, as the caller or another principal; durable on return.
+
+        The tool's approvers may; when it names none, whoever may speak in the session. The first
+        decision counts. Raises NotFound, Forbidden, ApprovalClosed, InvalidRequest,
+        StoreUnavailable or Draining.
+        """
+        if decision not in ("approved", "denied"):
+            raise InvalidRequest(f"decision is 'approved' or 'denied', not {decision!r}.")
+        found = self._runtime.find(token_or_id)
+        if found is None:
+            raise NotFound(f"There is no session {token_or_id[:80]!r}.")
+        return await self._runtime.core.decide(
+            found.id,
+            call_id,
+            decision,
+            principal or self.principal,
+            may=lambda record: self._may_send(principal, record),
+            reason=reason,
+        )
+
     async def delete(self, token_or_id: str) -> bool:
         """Remove a session with its log, history and workspace; False when there is none."""
         session = self.session(token_or_id, action="delete")
@@ -309,6 +368,35 @@ class Context:
     def sessions(self, *, limit: int = 1000) -> list[Session]:
         """Return the sessions that the caller owns, newest first; an operator sees all."""
         return self._runtime.sessions(self.principal, limit)
+
+    def tools(self) -> list[ToolInfo]:
+        """Return the tools that :meth:`call_tool` can run; a built-in one's source says so."""
+        return list(self._runtime.core.services.tools.infos())
+
+    async def call_tool(
+        self,
+        name: str,
+        input: Any = None,  # noqa: A002 - as the wire has it
+        *,
+        session_id: str | None = None,
+        dry_run: bool = False,
+        as_of: datetime | str | None = None,
+        purpose: str | None = None,
+    ) -> ToolResult:
+        """Run a tool without a model turn, as the caller; an error of the tool is in the result.
+
+        Bound to a session, which the caller must be allowed to speak in, it takes the session's
+        lock. A cancellation reaches the tool. Raises NotFound, Forbidden, SessionBusy,
+        WorkspaceUnavailable, UnsupportedOption, Conflict or Draining; then nothing was run.
+        """
+        if session_id is not None:
+            session = self.session(session_id, action="send")
+            if session is None:
+                raise NotFound(f"There is no session {session_id[:80]!r}.")
+            session_id = session.id
+        return await self._runtime.call_tool(
+            name, input, self.principal, session_id, dry_run=dry_run, as_of=as_of, purpose=purpose
+        )
 
     def url(self, path: str) -> str:
         """Return an absolute address below the agent's own, for answers."""
@@ -337,6 +425,8 @@ class RouteContext(Context):
         body: bytes,
         request: Any,
         elsewhere: Callable[[SessionRecord, Action], Awaitable[bool]] | None = None,
+        gone: asyncio.Event | None = None,
+        ending: asyncio.Event | None = None,
     ) -> None:
         super().__init__(runtime, principal)
         self.method: str = method
@@ -347,7 +437,17 @@ class RouteContext(Context):
         self.body = body
         self.request = request
         self._elsewhere = elsewhere
+        self._gone = gone or asyncio.Event()
+        self._ending = ending or asyncio.Event()
         self._granted: set[tuple[str, Action]] = set()
+
+    async def hung_up(self) -> None:
+        """Return when the caller has hung up; the handler itself goes on for half a minute more."""
+        await self._gone.wait()
+
+    async def shutting_down(self) -> None:
+        """Return when the host begins to shut down; a handler that waits should answer then."""
+        await self._ending.wait()
 
     async def reach(self, session_id: str, *, action: Action = "read") -> Session:
         """Return a session of any channel of the agent.
@@ -425,6 +525,9 @@ class EventContext(Context):
         Best effort: it waits for no limit and is not retried. False says that it was left out.
         """
         return await self._runtime.outbox.progress(target, call)
+
+    def _place(self) -> Place:
+        return self._runtime.shelf.in_session(self.session_record.id)
 
     def session(self, token_or_id: str | None = None, *, action: Action = "read") -> Session | None:
         """Return the event's session, or another one of this channel."""

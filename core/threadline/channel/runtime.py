@@ -11,12 +11,14 @@ from typing import Any
 
 import structlog
 
+from threadline.agent.shelf import Shelf
 from threadline.channel.channel import Channel
 from threadline.channel.context import Delivery, Session
 from threadline.channel.limiter import Limiter
 from threadline.channel.outbox import Outbox
-from threadline.clock import iso
-from threadline.errors import InvalidRequest, UnsupportedOption
+from threadline.clock import instant, iso
+from threadline.errors import InvalidRequest, NotFound
+from threadline.harness.base import ToolResult
 from threadline.ids import is_delivery_id, is_session_id, new_id
 from threadline.principal import Principal
 from threadline.session.access import channel_principal
@@ -39,14 +41,18 @@ class ChannelRuntime:
         *,
         agent: str,
         slug: str = "",
+        description: str = "",
         limiter: Limiter | None = None,
         url: Callable[[str], str] = lambda path: path,
+        shelf: Shelf | None = None,
     ) -> None:
         self.channel = channel
         self.core = core
         self.store = core.store
         self.agent = agent
+        self.description = description
         self.url = url
+        self.shelf = shelf or Shelf(core, url=url)
         self.log = structlog.get_logger("threadline.channel").bind(
             agent=slug or agent, channel=channel.id
         )
@@ -84,7 +90,6 @@ class ChannelRuntime:
         metadata: Mapping[str, Any] | None,
     ) -> Delivery:
         """Check a message whole, then journal it."""
-        _refuse_unsupported(dry_run, as_of)
         _check_text("message", message)
         for block in _strings("context", context):
             _check_text("context", block)
@@ -115,6 +120,8 @@ class ChannelRuntime:
             mode=mode,
             title=title,
             purpose=purpose,
+            dry_run=dry_run,
+            as_of=past(as_of, self.core.services.clock.now()),
             cwd=_folder(cwd),
             sender=speaker.to_wire(),
             context=list(context),
@@ -150,6 +157,32 @@ class ChannelRuntime:
             return new_id("task")
         self.channel.tokens.check(token)
         return token
+
+    async def call_tool(
+        self,
+        name: str,
+        value: Any,
+        principal: Principal,
+        session_id: str | None,
+        *,
+        dry_run: bool,
+        as_of: datetime | str | None,
+        purpose: str | None,
+    ) -> ToolResult:
+        """Check a direct call, then run it; bound to a session it takes the session's lock."""
+        names = [tool.name for tool in self.core.services.tools.infos()]
+        if name not in names:
+            available = ", ".join(names) or "none"
+            raise NotFound(f"There is no tool {name!r}. Available: {available}.", available=names)
+        return await self.core.call_tool(
+            name,
+            value,
+            principal,
+            session_id,
+            dry_run=dry_run,
+            as_of=past(as_of, self.core.services.clock.now()),
+            purpose=purpose,
+        )
 
     async def stop(
         self, session_id: str, *, clear_pending: bool = False, before: datetime | None = None
@@ -206,17 +239,19 @@ class ChannelRuntime:
             await asyncio.wait(late, timeout=1.0)
 
 
-def _refuse_unsupported(dry_run: bool, as_of: datetime | str | None) -> None:
-    if dry_run:
-        raise UnsupportedOption(
-            "dryRun is not honoured by this version, so nothing was run. Leave it out to run for "
-            "real."
-        )
-    if as_of is not None:
-        raise UnsupportedOption(
-            "asOf is not honoured by this version, so nothing was run. Leave it out to run as of "
-            "now."
-        )
+def past(as_of: datetime | str | None, now: datetime) -> str | None:
+    """Return a time that is not later than now, as the wire has it; raises InvalidRequest."""
+    if as_of is None:
+        return None
+    try:
+        moment = instant(as_of.isoformat() if isinstance(as_of, datetime) else as_of)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidRequest(
+            f"asOf is an ISO 8601 instant with a timezone, such as 2026-01-31T12:00:00Z: {error}."
+        ) from None
+    if moment > iso(now):
+        raise InvalidRequest(f"asOf is {moment}, which is later than now.")
+    return moment
 
 
 def _check_text(name: str, text: Any) -> None:

@@ -26,6 +26,11 @@ def call(
     ] = "{}",
     url: options.Url = None,
     session: Annotated[str | None, Parameter(help="The session to run it in.")] = None,
+    dry_run: options.DryRun = False,
+    as_of: options.AsOf = None,
+    purpose: Annotated[
+        str | None, Parameter(help='What the call is for, such as "eval"; tools see it.')
+    ] = None,
     bearer_token: options.BearerToken = None,
     state_root: options.StateRoot = None,
     json: Annotated[
@@ -37,9 +42,16 @@ def call(
 ) -> int:
     """Call a tool without a model turn, and print its result."""
     target = Target(project, url, bearer_token, state_root)
-    value = _value(sys.stdin.read() if input == "-" else input)
+    given = {
+        "input": _value(sys.stdin.read() if input == "-" else input),
+        "sessionId": session,
+        "dryRun": dry_run or None,
+        "asOf": as_of,
+        "purpose": purpose,
+    }
+    body = {key: value for key, value in given.items() if key == "input" or value is not None}
     with output.kept_clean():
-        answer = asyncio.run(_call(target, tool, value, session))
+        answer = asyncio.run(_call(target, tool, body))
     if json:
         output.write_json(answer)
     elif not answer["isError"]:
@@ -61,13 +73,13 @@ def _value(text: str) -> Any:
         raise UsageError(f"--input is not JSON: {error}.") from error
 
 
-async def _call(target: Target, tool: str, value: Any, session: str | None) -> dict[str, Any]:
+async def _call(target: Target, tool: str, body: dict[str, Any]) -> dict[str, Any]:
     url = await target.address()
     if url is not None:
         async with target.client(url) as client:
-            return await client.call_tool(tool, value, session_id=session)
+            return await client.call_tool(tool, body)
     from threadline.cli.inprocess import call_tool
 
     place = target.place()
     assert place is not None
-    return await call_tool(place, tool, value, session)
+    return await call_tool(place, tool, body)

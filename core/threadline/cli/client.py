@@ -125,9 +125,17 @@ class Client:
         delivery_id: str | None = None,
         title: str | None = None,
         workspace_files: Mapping[str, Any] | None = None,
+        dry_run: bool = False,
+        as_of: str | None = None,
     ) -> Sent:
         """Open a conversation."""
-        body = {"message": message, "title": title, "workspaceFiles": workspace_files}
+        body = {
+            "message": message,
+            "title": title,
+            "workspaceFiles": workspace_files,
+            "dryRun": dry_run or None,
+            "asOf": as_of,
+        }
         return await self._send("/v1/session", body, delivery_id)
 
     async def follow_up(
@@ -211,17 +219,15 @@ class Client:
         found: list[dict[str, Any]] = answer["tools"]
         return found
 
-    async def call_tool(
-        self, name: str, value: Any, *, session_id: str | None = None
-    ) -> dict[str, Any]:
+    async def call_tool(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Run a tool; the answer says ``isError`` when the call ended in one.
 
-        It is not repeated when the network fails, since the call may have been made.
+        ``body`` is that of ``POST /v1/tools/{name}``. It is not repeated when the network fails,
+        since the call may have been made.
         """
-        body = {"input": value} | ({"sessionId": session_id} if session_id else {})
         try:
             path = f"/v1/tools/{_part(name)}"
-            return await self._once("POST", path, body, seconds=TOOL_SECONDS)
+            return await self._once("POST", path, dict(body), seconds=TOOL_SECONDS)
         except ApiError as error:
             if error.body.get("isError"):
                 return dict(error.body)

@@ -64,6 +64,8 @@ def info_text(found: Mapping[str, Any]) -> str:
         lines.insert(1, str(found["description"]))
     lines += _section("tools", [_tool(tool) for tool in found["tools"]])
     lines += _section("skills", [f"{s['name']}  {s['description']}" for s in found["skills"]])
+    kinds = found.get("artifacts", {}).get("kinds", ())
+    lines += _section("artifacts", [f"{k['name']}  {k['description']}" for k in kinds])
     channels = [line for channel in found["channels"] for line in _channel(channel)]
     lines += _section("channels", channels)
     types = [_channel_type(type_) for type_ in found.get("channelTypes", ())]

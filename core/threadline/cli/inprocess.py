@@ -17,12 +17,13 @@ from threadline.cli.projects import load
 from threadline.host.agent import AgentRuntime
 from threadline.host.app import Host, Options
 from threadline.host.logs import LogBook, configure
-from threadline.host.routes import AgentRoutes, ToolCallBody
+from threadline.host.routes import AgentRoutes
+from threadline.host.tools import ToolCallBody, ToolRoutes
 from threadline.principal import LOCAL
 from threadline.store.embedded import EmbeddedStore
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
     from threadline.cli.place import Place
     from threadline.project import Project
@@ -87,14 +88,14 @@ async def opened(place: Place) -> AsyncIterator[EmbeddedStore]:
         await store.close()
 
 
-async def call_tool(place: Place, name: str, value: Any, session_id: str | None) -> dict[str, Any]:
+async def call_tool(place: Place, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """Run a tool as the route does; the answer says ``isError`` when it ended in an error."""
     configure(LogBook(), level="warning")
     agent = AgentRuntime(load(place.project), place.state)
     await agent.store.open()
     try:
-        body = ToolCallBody.model_validate({"input": value, "sessionId": session_id})
-        answer = await AgentRoutes(agent, LogBook()).call(_asked(agent, {"name": name}), body)
+        called = ToolCallBody.model_validate(body)
+        answer = await ToolRoutes(agent).call(_asked(agent, {"name": name}), called)
     finally:
         await agent.core.close()
     return dict(answer.body if isinstance(answer, Reply) else answer)
@@ -116,7 +117,7 @@ async def settle_stop(place: Place, session_id: str, *, clear_pending: bool) -> 
 async def describe(project: Project, state: Path) -> dict[str, Any]:
     """Return what ``/v1/info`` says of a project, without opening anything."""
     agent = AgentRuntime(project, state)
-    return await AgentRoutes(agent, LogBook()).info(_asked(agent, {}))
+    return dict(await AgentRoutes(agent, LogBook()).info(_asked(agent, {})))
 
 
 def _asked(agent: AgentRuntime, params: dict[str, str]) -> RouteContext:

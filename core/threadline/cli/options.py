@@ -11,7 +11,9 @@ from threadline.cli.exits import UsageError
 
 __all__ = [
     "HERE",
+    "AsOf",
     "BearerToken",
+    "DryRun",
     "Json",
     "ProjectPath",
     "ProjectPaths",
@@ -37,6 +39,13 @@ Url = Annotated[
         env_var="THREADLINE_URL",
         help="The address of an agent on a running host, such as http://127.0.0.1:3000/oncall.",
     ),
+]
+DryRun = Annotated[
+    bool, Parameter(negative="", show_default=False, help="Run what reads, stub what writes.")
+]
+AsOf = Annotated[
+    str | None,
+    Parameter(help="The time that tools run as of, such as 2026-01-31T12:00:00Z."),
 ]
 BearerToken = Annotated[
     str | None,

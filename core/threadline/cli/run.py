@@ -48,6 +48,8 @@ def run(
         list[str] | None,
         Parameter(help="PATH=FILE: put a file into the workspace; may be repeated.", negative=""),
     ] = None,
+    dry_run: options.DryRun = False,
+    as_of: options.AsOf = None,
     timeout: Annotated[float, Parameter(help="Stop the turn after this many seconds.")] = 900.0,
     bearer_token: options.BearerToken = None,
     state_root: options.StateRoot = None,
@@ -58,6 +60,8 @@ def run(
     """
     if (session is None) != (token is None):
         raise UsageError("--session and --token go together.")
+    if session is not None and (dry_run or as_of is not None):
+        raise UsageError("--dry-run and --as-of belong to a session: leave --session out.")
     if timeout <= 0:
         raise UsageError("--timeout is more than 0 seconds.")
     said = options.known(sys.stdin.read() if message == "-" else message, "The message")
@@ -67,6 +71,8 @@ def run(
         session=session,
         token=token,
         files=workspace_files(workspace_file or []),
+        dry_run=dry_run,
+        as_of=as_of,
         seconds=timeout,
     )
     with output.kept_clean():
@@ -91,6 +97,8 @@ class _Turn:
         session: str | None,
         token: str | None,
         files: dict[str, Any],
+        dry_run: bool,
+        as_of: str | None,
         seconds: float,
     ) -> None:
         self.target = target
@@ -98,6 +106,8 @@ class _Turn:
         self.session = session
         self.token = token
         self.files = files or None
+        self.dry_run = dry_run
+        self.as_of = as_of
         self.seconds = seconds
 
     async def run(self) -> dict[str, Any]:
@@ -135,7 +145,13 @@ class _Turn:
 
     async def _send(self, client: Client) -> tuple[int, Sent]:
         if self.session is None or self.token is None:
-            return 0, await client.start(self.message, workspace_files=self.files)
+            sent = await client.start(
+                self.message,
+                workspace_files=self.files,
+                dry_run=self.dry_run,
+                as_of=self.as_of,
+            )
+            return 0, sent
         start = await client.next_index(self.session)
         sent = await client.follow_up(
             self.session, self.token, self.message, workspace_files=self.files

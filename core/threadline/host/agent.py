@@ -12,6 +12,7 @@ import structlog
 from threadline.agent.builtin import with_builtins
 from threadline.agent.calls import Catalog
 from threadline.agent.config import Agent
+from threadline.agent.shelf import Shelf
 from threadline.channel.auth import AuthRequest, Policy, local_dev_strict
 from threadline.channel.channel import Channel
 from threadline.channel.context import Context
@@ -36,6 +37,8 @@ log = structlog.get_logger("threadline.host")
 
 Chain = Sequence[Policy]
 
+# Beside HTTP, where their package is installed.
+_ALWAYS = ("mcp", "mcp-tools")
 _IS_LOCAL = local_dev_strict()
 _LAST_WORDS_SECONDS = 1.0
 _STOP_SECONDS = 5.0
@@ -82,16 +85,25 @@ class AgentRuntime:
             settle_seconds=agent.settle_seconds,
             blob_threshold=agent.blob_threshold,
             retention=agent.retention,
+            limits=agent.limits,
             mask=mask,
         )
         self.core = SessionCore(self.services)
+        self.shelf = self.tools.shelf = Shelf(self.core, project.artifacts, url=url)
         self.dispatcher = Dispatcher(self.core)
         self.url = url
         self.dev = dev
         limiter = limiter or Limiter(clock)
         self.runtimes = {
             channel.id: ChannelRuntime(
-                channel, self.core, agent=project.name, slug=project.slug, limiter=limiter, url=url
+                channel,
+                self.core,
+                agent=project.name,
+                slug=project.slug,
+                description=agent.description or "",
+                limiter=limiter,
+                url=url,
+                shelf=self.shelf,
             )
             for channel in self._channels(chain)
         }
@@ -106,8 +118,15 @@ class AgentRuntime:
             channels["http"] = _http_channel(self.agent.auth)
         if chain is not None:
             channels["http"].auth = list(chain)
+        offered = channel_types()
+        for channel_id in _ALWAYS:
+            if channel_id in offered and channel_id not in channels:
+                channels[channel_id] = offered[channel_id].load()()
+        shared = {"session": channels["http"].auth, "host": chain or [local_dev_strict()]}
         for channel_id, channel in channels.items():
             channel.id = channel_id
+            if channel.shares is not None:
+                channel.auth = list(shared[channel.shares])
         return list(channels.values())
 
     def _prepare(self, delivery: DeliveryRecord) -> Awaitable[Prepared | None] | None:
@@ -137,6 +156,7 @@ class AgentRuntime:
         """Open the store, carry on with what is unfinished, start the channels."""
         await self.core.start()
         try:
+            await self.shelf.start()
             for runtime in self.runtimes.values():
                 self._started.append(runtime)
                 await runtime.channel.on_start(Context(runtime))
@@ -170,10 +190,14 @@ class AgentRuntime:
 
 def _catalog(project: Project) -> Catalog:
     """Return the project's tools, with those for the workspace where the harness needs them."""
-    harness = project.agent.harness
+    harness, tools = project.agent.harness, project.tools
+    if project.artifacts.agent_tool and "tag_artifact" not in tools:
+        from threadline.agent.tagging import tag_artifact
+
+        tools = Catalog([*tools, tag_artifact(project.artifacts)])
     if harness is None or harness.capabilities.workspace:
-        return project.tools
-    return with_builtins(project.tools, project.skills)
+        return tools
+    return with_builtins(tools, project.skills)
 
 
 def _http_channel(auth: Chain | None) -> Channel:

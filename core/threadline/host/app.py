@@ -12,18 +12,18 @@ from typing import Literal
 import structlog
 from aiohttp import web
 
-from threadline.channel.auth import Policy, admit, anonymous, bearer, local_dev_strict
+from threadline.channel.auth import Policy, anonymous, bearer
 from threadline.channel.channel import Route
 from threadline.channel.limiter import Limiter
 from threadline.channel.runtime import ChannelRuntime
 from threadline.clock import SystemClock
 from threadline.errors import ProjectError
-from threadline.host import metrics, pages
 from threadline.host.agent import AgentRuntime
-from threadline.host.endpoint import Endpoint, Work, asked_of, errors
+from threadline.host.endpoint import Endpoint, Work, errors
+from threadline.host.front import HostRoutes
 from threadline.host.logs import LogBook
 from threadline.host.mask import masker, secret_values
-from threadline.host.respond import json_response
+from threadline.host.openapi import Document, Mounted, Place
 from threadline.host.routes import AgentRoutes
 from threadline.project import Project
 
@@ -31,7 +31,10 @@ __all__ = ["Host", "Options"]
 
 log = structlog.get_logger("threadline.host")
 
-_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_HOST_DOCUMENT = (
+    "The host's own routes. Each agent that `/v1/agents` lists has a document of its own, at "
+    "`/v1/openapi.json` below its address."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +100,8 @@ class Host:
             )
             for project in projects
         }
-        self.docs = pages.Docs()
+        self._own = HostRoutes(self, self._document(None))
+        self._documents = {slug: self._document(slug) for slug in self.agents}
         self._check_routes()
 
     def _cli_chain(self) -> list[Policy] | None:
@@ -185,8 +189,8 @@ class Host:
         for path, agent, runtime, route in self._channel_routes():
             endpoint = Endpoint(agent, runtime, route, self.work)
             app.router.add_route(route.method, path, endpoint.answer)
-        for path, handler in self._own_routes():
-            app.router.add_get(path, handler)
+        for _, route in self._own.routes():
+            app.router.add_get(route.path, route.handler)
         return app
 
     def runner(self) -> web.AppRunner:
@@ -208,28 +212,13 @@ class Host:
                     yield mount + route.path, agent, runtime, route
                     if route.path == "/" and mount:
                         yield mount, agent, runtime, route
-            for route in AgentRoutes(agent, self.book).routes():
+            for route in AgentRoutes(agent, self.book, self._documents[slug]).routes():
                 yield prefix + route.path, agent, agent.http, route
-
-    def _own_routes(self) -> Iterator[tuple[str, _Handler]]:
-        yield "/healthz", self._healthz
-        yield "/readyz", self._readyz
-        yield "/metrics", self._metrics
-        if self.options.mode == "multi":
-            yield "/v1/agents", self._agents
-        if self.options.playground:
-            yield "/", self._index
-            for slug in self.agents:
-                yield f"{self.prefix(slug)}/playground", _playground
-                yield f"{self.prefix(slug)}/playground/assets/{{file}}", _asset
-        if self.options.docs:
-            yield "/docs", self._docs
-            yield "/docs/{page:.*}", self._docs
 
     def _check_routes(self) -> None:
         """Raise ProjectError for routes that cannot be served, or would hide one another."""
         problems: list[str] = []
-        taken = {("GET", _shape(path)): "the host" for path, _ in self._own_routes()}
+        taken = {("GET", _shape(route.path)): "the host" for _, route in self._own.routes()}
         for path, agent, runtime, route in self._channel_routes():
             who = f"{agent.project.slug}: channel {runtime.channel.id}"
             try:
@@ -242,53 +231,38 @@ class Host:
         if problems:
             raise ProjectError(problems)
 
-    async def _index(self, _: web.Request) -> web.Response:
-        return pages.index(
-            [
-                (a.project.name, self.prefix(slug), a.agent.description or "")
-                for slug, a in self.agents.items()
-            ],
-            docs=self.options.docs,
-        )
+    # Documents
 
-    async def _agents(self, _: web.Request) -> web.Response:
-        agents = [
-            {
-                "slug": slug,
-                "name": agent.project.name,
-                "description": agent.agent.description,
-                "url": self._url_of(slug)(""),
-            }
-            for slug, agent in self.agents.items()
-        ]
-        return json_response({"agents": agents})
+    def _document(self, slug: str | None) -> Document:
+        return Document(lambda: self._place(slug), lambda: self._mounted(slug))
 
-    async def _docs(self, request: web.Request) -> web.Response:
-        return self.docs.page(request.match_info.get("page", ""))
+    def _place(self, slug: str | None) -> Place:
+        if slug is None:
+            return Place("threadline", _HOST_DOCUMENT, self.base_url)
+        agent = self.agents[slug]
+        return Place(agent.project.name, agent.agent.description or "", agent.url(""))
 
-    async def _healthz(self, _: web.Request) -> web.Response:
-        return json_response({"ok": True})
+    def _mounted(self, slug: str | None) -> Iterator[Mounted]:
+        """Yield an agent's routes, or the host's, as a document shows them.
 
-    async def _readyz(self, _: web.Request) -> web.Response:
-        if not self.ready:
-            body = {"ok": False, "error": "draining", "message": "The host is not ready."}
-            return json_response(body, 503)
-        for agent in self.agents.values():
-            await agent.store.check()
-        return json_response({"ok": True})
-
-    async def _metrics(self, request: web.Request) -> web.Response:
-        await admit(self.chain or [local_dev_strict()], asked_of(request))
-        body, content_type = metrics.render({s: a.core for s, a in self.agents.items()})
-        return web.Response(body=body, headers={"Content-Type": content_type})
+        The only agent's document has the host's too.
+        """
+        prefix = self.prefix(slug) if slug is not None else ""
+        for path, agent, runtime, route in sorted(self._channel_routes(), key=_not_http):
+            below = path.removeprefix(prefix)
+            twin = route.path == "/" and below != "/" and below.endswith("/")
+            if agent.project.slug == slug and not twin:
+                own = route not in runtime.channel.routes
+                tag = "agent" if own else runtime.channel.id
+                yield Mounted(below, route, tag, runtime.channel.auth)
+        for owner, route in self._own.routes():
+            if owner == slug or self.options.mode == "single":
+                chain = self._own.chain if route.path == "/metrics" else None
+                yield Mounted(route.path.removeprefix(prefix), route, "host", chain)
 
 
-async def _playground(_: web.Request) -> web.Response:
-    return pages.playground()
-
-
-async def _asset(request: web.Request) -> web.Response:
-    return pages.asset(request.match_info["file"])
+def _not_http(mounted: tuple[str, AgentRuntime, ChannelRuntime, Route]) -> bool:
+    return mounted[2] is not mounted[1].http
 
 
 def _check_slugs(projects: Sequence[Project]) -> None:

@@ -26,11 +26,11 @@ from threadline.telemetry import span
 if TYPE_CHECKING:
     from threadline.host.agent import AgentRuntime
 
-__all__ = ["Endpoint", "Work", "asked_of", "errors"]
+__all__ = ["BODY_METHODS", "Endpoint", "Work", "asked_of", "errors"]
 
 LINGER_SECONDS = 30.0
 BODY_SECONDS = 120.0
-_BODY_METHODS = ("POST", "PUT", "PATCH", "DELETE")
+BODY_METHODS = ("POST", "PUT", "PATCH", "DELETE")
 
 
 @dataclass(slots=True)
@@ -100,7 +100,7 @@ class Endpoint:
         """Answer one request."""
         if self.work.closed:
             raise Draining("The host is shutting down. Send this again in a moment.")
-        body = await _body(request) if self.route.method in _BODY_METHODS else b""
+        body = await _body(request) if self.route.method in BODY_METHODS else b""
         asked = asked_of(request, body)
         principal = await admit(self.runtime.channel.auth, asked)
         principal = self.agent.seen_as(principal, asked)
@@ -113,6 +113,7 @@ class Endpoint:
                 return error_response(error)
 
     async def _value(self, request: web.Request, asked: AuthRequest, principal: Principal) -> Any:
+        gone = asyncio.Event()
         ctx = RouteContext(
             self.runtime,
             principal,
@@ -124,10 +125,16 @@ class Endpoint:
             body=asked.body,
             request=request,
             elsewhere=self._elsewhere(asked),
+            gone=gone,
+            ending=self.work.ending,
         )
         arguments = self._arguments(asked)
         with span("threadline.route", method=self.route.method, path=self.route.path):
-            return await self.work.run(_as_coroutine(self.route.handler(ctx, **arguments)))
+            try:
+                return await self.work.run(_as_coroutine(self.route.handler(ctx, **arguments)))
+            except asyncio.CancelledError:
+                gone.set()
+                raise
 
     def _arguments(self, asked: AuthRequest) -> dict[str, Any]:
         route, arguments = self.route, {}

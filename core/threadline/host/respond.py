@@ -21,11 +21,11 @@ from threadline.errors import InvalidRequest, ThreadlineError
 from threadline.host import stream
 from threadline.ids import new_id
 
-__all__ = ["error_response", "json_response", "parse_json", "to_response", "validate"]
+__all__ = ["HINTS", "error_response", "json_response", "parse_json", "to_response", "validate"]
 
 log = structlog.get_logger("threadline.host")
 
-_HINTS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "5"}}
+HINTS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "5"}}
 
 
 def json_response(
@@ -59,7 +59,7 @@ def _plain(value: Any) -> Any:
 def error_response(error: BaseException) -> web.Response:
     """Return the documented body of an error; an unexpected one is logged and shows only an id."""
     if isinstance(error, ThreadlineError):
-        return json_response(error.to_wire(), error.status, _HINTS.get(error.status))
+        return json_response(error.to_wire(), error.status, HINTS.get(error.status))
     if isinstance(error, web.HTTPException):
         return _from_aiohttp(error)
     error_id = new_id("err")
@@ -80,11 +80,13 @@ _DROPPED = frozenset({"content-length", "content-type"})
 
 
 def _from_aiohttp(error: web.HTTPException) -> web.Response:
-    headers = {k: v for k, v in error.headers.items() if k.lower() not in _DROPPED}
+    headers = CIMultiDict((k, v) for k, v in error.headers.items() if k.lower() not in _DROPPED)
     if error.status < 400:
         return web.Response(status=error.status, headers=headers)
     fallback = "invalid_request" if error.status < 500 else "unavailable"
     code, message = _AIOHTTP.get(error.status, (fallback, f"{error.reason}."))
+    for name, value in HINTS.get(error.status, {}).items():
+        headers.setdefault(name, value)
     return json_response({"ok": False, "error": code, "message": message}, error.status, headers)
 
 

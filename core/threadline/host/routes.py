@@ -6,18 +6,27 @@ import asyncio
 import contextlib
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr
-from pydantic.alias_generators import to_camel
+from pydantic import BaseModel, Field
 
+from threadline.channel.answers import JSON, Media
 from threadline.channel.channel import Route
-from threadline.channel.context import Reply, RouteContext, Session
+from threadline.channel.context import Reply, RouteContext
 from threadline.channel.installed import ChannelType, installed_channels
-from threadline.errors import Forbidden, NotFound, StaleToken, UnsupportedOption
+from threadline.errors import Forbidden, NotFound
+from threadline.host.answers import (
+    ChannelTypeEntry,
+    DeliveryFate,
+    Info,
+    LogPage,
+    ToolEntry,
+)
+from threadline.host.artifacts import ArtifactRoutes
 from threadline.host.logs import LogBook
-from threadline.session.access import Action
-from threadline.store.base import DeliveryRecord, SessionRecord
+from threadline.host.openapi import Document
+from threadline.host.tools import ToolRoutes
+from threadline.store.base import DeliveryRecord
 from threadline.version import VERSION
 
 if TYPE_CHECKING:
@@ -25,28 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AgentRoutes"]
 
+_NAMED = (NotFound,)
 _SESSION_ID = re.compile(r"ses_[A-Za-z0-9_-]{1,64}")
-
-
-class ToolCallBody(BaseModel):
-    """The body of ``POST /v1/tools/{name}``."""
-
-    model_config = ConfigDict(alias_generator=to_camel, extra="forbid")
-
-    input: Any = None
-    session_id: StrictStr | None = None
-    continuation_token: StrictStr | None = None
-    dry_run: StrictBool | None = None
-    as_of: StrictStr | None = None
-
-
-class ToolsQuery(BaseModel):
-    """The query of ``GET /v1/tools``."""
-
-    model_config = ConfigDict(alias_generator=to_camel, extra="ignore")
-
-    session: str | None = None
-    continuation_token: str | None = None
 
 
 class LogsQuery(BaseModel):
@@ -58,23 +47,44 @@ class LogsQuery(BaseModel):
 class AgentRoutes:
     """Handlers that see one agent."""
 
-    def __init__(self, agent: AgentRuntime, book: LogBook) -> None:
+    def __init__(
+        self, agent: AgentRuntime, book: LogBook, document: Document | None = None
+    ) -> None:
         self.agent = agent
         self.book = book
+        self.document = document
 
     def routes(self) -> list[Route]:
         """Return the routes, relative to the agent's root."""
         return [
-            Route("GET", "/v1/info", self.info, "Everything that discovery found."),
-            Route("GET", "/v1/tools", self.tools, "The agent's tools."),
-            Route("GET", "/v1/tools/{name}", self.tool, "One tool's schemas and rules."),
-            Route("POST", "/v1/tools/{name}", self.call, "Run a tool without a model turn."),
-            Route("GET", "/v1/logs", self.logs, "Recent log records of the host."),
-            Route("GET", "/v1/deliveries/{deliveryId}", self.delivery, "What became of a message."),
-            Route("GET", "/v1/session/{sessionId}/blobs/{blobId}", self.blob, "A large output."),
+            Route("GET", "/v1/info", self.info, "Everything that discovery found.", raises=()),
+            *ToolRoutes(self.agent).routes(),
+            Route("GET", "/v1/logs", self.logs, "Recent log records of the host.", raises=()),
+            Route(
+                "GET",
+                "/v1/deliveries/{deliveryId}",
+                self.delivery,
+                "What became of a message.",
+                raises=_NAMED,
+            ),
+            Route(
+                "GET",
+                "/v1/session/{sessionId}/blobs/{blobId}",
+                self.blob,
+                "A large output.",
+                raises=(Forbidden, NotFound),
+            ),
+            *ArtifactRoutes(self.agent).routes(),
+            Route("GET", "/v1/openapi.json", self.openapi, "This document.", raises=()),
         ]
 
-    async def info(self, ctx: RouteContext) -> dict[str, Any]:
+    async def openapi(self, ctx: RouteContext) -> Annotated[Reply, Media(JSON)]:
+        """Return the OpenAPI document of all of the agent's routes."""
+        assert self.document is not None
+        kind = f"{JSON}; charset=utf-8"
+        return Reply(await self.document.body(), content_type=kind)
+
+    async def info(self, ctx: RouteContext) -> Info:
         """Return everything discovery found."""
         agent, project = self.agent, self.agent.project
         harness = project.agent.harness
@@ -87,7 +97,7 @@ class AgentRoutes:
             "model": harness.model if harness is not None else None,
             "onRestart": project.agent.on_restart,
             "maxRunningTurns": project.agent.max_running_turns,
-            "tools": [tool.to_wire() for tool in agent.tools.catalog],
+            "tools": cast("list[ToolEntry]", agent.tools.catalog.to_wire()),
             "skills": [{"name": s.name, "description": s.description} for s in _skills(agent)],
             "channels": [
                 {
@@ -106,7 +116,10 @@ class AgentRoutes:
                 }
                 for runtime in agent.runtimes.values()
             ],
-            "channelTypes": [type_.to_wire() for type_ in await _channel_types()],
+            "artifacts": project.artifacts.to_wire(),
+            "channelTypes": [
+                cast("ChannelTypeEntry", type_.to_wire()) for type_ in await _channel_types()
+            ],
             "diagnostics": [*project.warnings, *self._damage(ctx)],
         }
 
@@ -117,53 +130,7 @@ class AgentRoutes:
             if all(self._may_read(ctx, found) for found in _SESSION_ID.findall(sentence))
         ]
 
-    async def tools(self, ctx: RouteContext, query: ToolsQuery) -> dict[str, Any]:
-        """List the tools; a session that is named must be the caller's to read."""
-        await self._bound(ctx, query.session, query.continuation_token, "read")
-        return {"tools": self.agent.tools.catalog.to_wire(), "connectionErrors": {}}
-
-    async def tool(self, ctx: RouteContext) -> dict[str, Any]:
-        """Return one tool; an unknown name is answered with the available ones."""
-        return self.agent.tools.catalog.get(ctx.params["name"]).to_wire(detail=True)
-
-    async def call(self, ctx: RouteContext, body: ToolCallBody) -> Any:
-        """Run a tool; bound to a session it takes the session's lock."""
-        tool = self.agent.tools.catalog.get(ctx.params["name"])
-        if body.dry_run:
-            raise UnsupportedOption("dryRun is not honoured by this version; nothing was run.")
-        if body.as_of is not None:
-            raise UnsupportedOption("asOf is not honoured by this version; nothing was run.")
-        session = await self._bound(ctx, body.session_id, body.continuation_token, "send")
-        result = await self.agent.core.call_tool(
-            tool.name, body.input, ctx.principal, session.id if session is not None else None
-        )
-        answer = {"callId": result.call_id, "toolName": tool.name}
-        if not result.is_error:
-            return {"ok": True, "isError": False, "result": result.output, **answer}
-        wire = {"ok": False, "isError": True, "error": result.code, "message": result.output}
-        return Reply(wire | answer, status=400 if result.code == "invalid_input" else 200)
-
-    async def _bound(
-        self, ctx: RouteContext, session_id: str | None, token: str | None, action: Action
-    ) -> Session | None:
-        """Return the session that an id or a token names; both must agree."""
-        if session_id is None and token is None:
-            return None
-        by_token = self._by_token(token) if token is not None else None
-        if session_id is not None:
-            session = await ctx.reach(session_id, action=action)
-            if token is not None and (by_token is None or by_token.id != session.id):
-                raise StaleToken("The continuation token is not this session's current one.")
-            return session
-        if by_token is None:
-            raise StaleToken("The continuation token is not current.")
-        return await ctx.reach(by_token.id, action=action)
-
-    def _by_token(self, token: str) -> SessionRecord | None:
-        found = (self.agent.store.session_by_token(name, token) for name in self.agent.runtimes)
-        return next((record for record in found if record is not None), None)
-
-    async def logs(self, ctx: RouteContext, query: LogsQuery) -> dict[str, Any]:
+    async def logs(self, ctx: RouteContext, query: LogsQuery) -> LogPage:
         """Return log records, without those of sessions and callers that are not this one's."""
         seen: dict[str, bool] = {}
 
@@ -190,17 +157,21 @@ class AgentRoutes:
             return ctx.principal.operator
         return self.agent.http.channel.may(ctx.principal, record, "read")
 
-    async def delivery(self, ctx: RouteContext) -> dict[str, Any]:
+    async def delivery(self, ctx: RouteContext) -> DeliveryFate:
         """Return what became of a delivery that the caller may see; the newest of that id."""
         delivery_id, store = ctx.params["deliveryId"], self.agent.store
         # The caller's own are shown also when their session was deleted meanwhile.
         for delivery in store.delivery(delivery_id, owner=ctx.principal.key):
-            return _delivery_wire(delivery) | {"outbound": await self._outbound(delivery)}
+            return await self._fate(delivery)
         for delivery in store.delivery(delivery_id):
             with contextlib.suppress(NotFound, Forbidden):
                 await ctx.reach(delivery.session_id)
-                return _delivery_wire(delivery) | {"outbound": await self._outbound(delivery)}
+                return await self._fate(delivery)
         raise NotFound(f"There is no delivery {delivery_id[:200]!r} in your sessions.")
+
+    async def _fate(self, delivery: DeliveryRecord) -> DeliveryFate:
+        wire = _delivery_wire(delivery) | {"outbound": await self._outbound(delivery)}
+        return cast("DeliveryFate", wire)
 
     async def _outbound(self, delivery: DeliveryRecord) -> list[dict[str, Any]]:
         """Return what the channel posted in the delivery's turn and in its resumptions."""
@@ -215,7 +186,7 @@ class AgentRoutes:
             if post.turn_id is not None and origins.get(post.turn_id, post.turn_id) == origin
         ]
 
-    async def blob(self, ctx: RouteContext) -> Reply:
+    async def blob(self, ctx: RouteContext) -> Annotated[Reply, Media(JSON)]:
         """Return a tool output that was too large for its event, as it is."""
         session = await ctx.reach(ctx.params["sessionId"])
         path = self.agent.store.blob(session.id, ctx.params["blobId"])

@@ -23,6 +23,7 @@ from threadline.errors import (
     Forbidden,
     NotFound,
     SessionBusy,
+    StoreUnavailable,
     ThreadlineError,
 )
 from threadline.harness.base import Harness, ToolCall, ToolResult
@@ -569,16 +570,30 @@ class SessionCore:
             raise Forbidden("You are not one of those who may decide this call.")
         now = self.services.stamp()
         if parked is None or owner.parking.overdue(parked, now):
-            raise _closed(call_id, ended or {"decision": "expired"})
+            late = None if parked is None else {"decision": "expired"}
+            raise self._not_taken(call_id, ended or late)
         try:
             record = await self.store.decide(
                 session_id, call_id, decision, by=principal.to_wire(), at=now, reason=reason
             )
         except ApprovalClosed:
-            raise _closed(call_id, (await self._asked(session_id, call_id))[1]) from None
+            ended = (await self._asked(session_id, call_id))[1]
+            raise self._not_taken(call_id, ended) from None
+        if record.seq not in self._decided and session_id in self._loading:
+            await self._load_quietly(session_id)
         if not self._decided.pop(record.seq, False):
-            raise _closed(call_id, (await self._asked(session_id, call_id))[1])
+            raise self._not_taken(call_id, (await self._asked(session_id, call_id))[1])
         return record
+
+    def _not_taken(self, call_id: str, ended: Mapping[str, Any] | None) -> ThreadlineError:
+        """Return the error of a decision that came too late, or of one nobody can tell about.
+
+        The latter may be journaled, and then counts when the session is opened again.
+        """
+        if ended is not None:
+            return _closed(call_id, ended)
+        kind = Draining if self.services.draining else StoreUnavailable
+        return kind(f"It is not known yet how call {call_id} was decided. Ask again in a moment.")
 
     async def _entitled(
         self,
@@ -686,8 +701,7 @@ class SessionCore:
         return not owner.log.closed
 
 
-def _closed(call_id: str, ended: Mapping[str, Any] | None) -> ApprovalClosed:
-    ended = ended or {}
+def _closed(call_id: str, ended: Mapping[str, Any]) -> ApprovalClosed:
     decision = str(ended.get("decision") or "decided")
     by = (ended.get("by") or {}).get("name") or (ended.get("by") or {}).get("id")
     who = f" by {by}" if by else ""

@@ -710,7 +710,8 @@ class SessionOwner:
 
     async def _rest(self) -> None:
         """When all is synced and handled, note the place, so that opening again is cheap."""
-        while not self.log.closed and self.phase == "idle":
+        # A turn that a drain leaves open for the next process is no rest: its events count.
+        while not self.log.closed and self.phase == "idle" and self.state.turn is None:
             stops = list(self._stops)
             await self.log.flush()
             await self.log.sync_quietly()

@@ -109,7 +109,8 @@ class Recorder:
         self.emit(type_, {key: block, "delta": delta}, turn_id)
 
     def schedule_flush(self) -> None:
-        if self._flushing is None:
+        # With nothing to write there is nothing to wait for, and who waits would never yield.
+        if self._flushing is None and (self._buffer.events or self._buffer.outcomes):
             self._flushing = self._services.spawn(self._flush(), "flush")
 
     async def _flush(self) -> None:

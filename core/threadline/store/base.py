@@ -3,9 +3,9 @@
 The protocol is written for many hosts. One process at a time holds a session's :class:`Lease` and
 appends to its log; any process may accept deliveries for it. What a store owes:
 
-- ``accept``, ``stop`` and ``decide`` are durable when they return, each in one transaction. Their records
-  reach the callback given to ``listen`` in commit order, before the awaiting caller goes on, and
-  also when that caller was cancelled.
+- ``accept``, ``stop`` and ``decide`` are durable when they return, each in one transaction. Their
+  records reach the callback given to ``listen`` in commit order, before the awaiting caller goes
+  on, and also when that caller was cancelled.
 - ``append`` fails with :class:`~threadline.errors.LeaseLost` when the lease is stale.
 - Readers see whole lines only, in order, and only what was appended.
 """
@@ -16,14 +16,18 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, BinaryIO, Literal, Protocol
 
+from threadline.ids import new_id
 from threadline.principal import Principal
 
 __all__ = [
     "AcceptRequest",
     "AcceptResult",
     "Admission",
+    "Artifact",
+    "ArtifactRecord",
+    "ArtifactStore",
     "Checkpoint",
     "DecisionRecord",
     "DeliveryRecord",
@@ -37,6 +41,7 @@ __all__ = [
     "SessionRecord",
     "StopRecord",
     "Store",
+    "Tag",
     "Watermark",
 ]
 
@@ -267,8 +272,139 @@ class Lease:
     recovered: tuple[int, int] | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """A durable thing that an agent made, as its last tag said.
+
+    ``size`` (bytes), ``content_type``, ``filename`` and ``content_url`` are there when it has
+    content. ``session_id`` is the session that tagged it last. ``dry_run``: nothing was stored.
+    """
+
+    id: str
+    kind: str
+    key: str
+    created_at: str
+    updated_at: str
+    title: str | None = None
+    data: Any = None
+    session_id: str | None = None
+    size: int | None = None
+    content_type: str | None = None
+    filename: str | None = None
+    content_url: str | None = None
+    dry_run: bool = False
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the record as HTTP shows it; what it has not is left out."""
+        wire: dict[str, Any] = {"id": self.id, "kind": self.kind, "key": self.key}
+        optional = {
+            "title": self.title,
+            "data": self.data,
+            "sessionId": self.session_id,
+            "createdAt": self.created_at,
+            "updatedAt": self.updated_at,
+            "size": self.size,
+            "contentType": self.content_type,
+            "filename": self.filename,
+            "contentUrl": self.content_url,
+            "dryRun": self.dry_run or None,
+        }
+        return wire | {key: value for key, value in optional.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactRecord:
+    """An artifact, whose it is, and the name of its content; ``rank`` grows with every tag."""
+
+    artifact: Artifact
+    owner: Principal
+    rank: int
+    content: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tag:
+    """What an artifact becomes: nothing of an earlier tag stays, but its id and its session.
+
+    ``content`` is read to its end, at most ``max_bytes``. ``keep`` is how many artifacts stay.
+    """
+
+    kind: str
+    key: str
+    owner: Principal
+    at: str
+    keep: int
+    max_bytes: int
+    title: str | None = None
+    data: Any = None
+    session_id: str | None = None
+    content: BinaryIO | None = None
+    content_type: str | None = None
+    filename: str | None = None
+
+    def applied(self, before: Artifact | None, size: int | None) -> Artifact:
+        """Return the artifact that this makes of an earlier one; ``size`` is the content's."""
+        described = size is not None
+        return Artifact(
+            id=before.id if before else new_id("art"),
+            kind=self.kind,
+            key=self.key,
+            created_at=before.created_at if before else self.at,
+            # A clock that was set back must not make the newest look older.
+            updated_at=max(self.at, before.updated_at) if before else self.at,
+            title=self.title,
+            data=self.data,
+            session_id=self.session_id or (before.session_id if before else None),
+            size=size,
+            content_type=self.content_type if described else None,
+            filename=self.filename if described else None,
+        )
+
+
+class ArtifactStore(Protocol):
+    """Keeps artifacts, one for each owner, kind and key; they outlive their sessions."""
+
+    async def tag(self, tag: Tag) -> ArtifactRecord:
+        """Make or replace an artifact, whole and durably, and evict the oldest beyond ``keep``.
+
+        Raises NotFound when its session is gone, TooLarge when there is too much content.
+        """
+
+    def get(self, artifact_id: str) -> ArtifactRecord | None:
+        """Return an artifact."""
+
+    def find(self, owner: str, kind: str, key: str) -> ArtifactRecord | None:
+        """Return the artifact that a tag would replace; ``owner`` is a principal's key."""
+
+    def list(
+        self,
+        *,
+        owner: str | None = None,
+        kind: str | None = None,
+        session_id: str | None = None,
+        limit: int | None = None,
+    ) -> Sequence[ArtifactRecord]:
+        """Return artifacts, newest-updated first."""
+
+    def path(self, record: ArtifactRecord) -> Path | None:
+        """Return the file that holds the content; None when there is none, or none any more."""
+
+    async def delete(self, artifact_id: str) -> bool:
+        """Remove an artifact durably; False when there is none."""
+
+    def untold(self) -> Sequence[ArtifactRecord]:
+        """Return the artifacts whose session's log may not say so yet, oldest first."""
+
+    def told(self, record: ArtifactRecord) -> None:
+        """Note that the session's log says so durably; need not be durable at once."""
+
+
 class Store(Protocol):
     """Keeps sessions, deliveries, logs, checkpoints, blobs, cursors and values of one agent."""
+
+    @property
+    def artifacts(self) -> ArtifactStore:
+        """What keeps the agent's artifacts, once the store is open."""
 
     async def open(self) -> None:
         """Take the state root, repair what a crash left, and be ready.

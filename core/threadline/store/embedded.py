@@ -8,6 +8,7 @@ Layout under the state root::
     sessions/<id>/              session.json, events.ndjson, workspace/, blobs/
     runner/<id>.ndjson          checkpoints: the harness's history
     traces/  tool-calls/
+    artifacts/                  what artifacts hold, a file each
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from threadline.errors import LeaseLost, NotFound, StateRootError, StoreUnavaila
 from threadline.ids import is_session_id
 from threadline.principal import LOCAL
 from threadline.store.adopt import adopted_outcomes, adopted_session
+from threadline.store.artifacts import ArtifactFiles, EmbeddedArtifacts
 from threadline.store.base import (
     AcceptRequest,
     AcceptResult,
@@ -125,6 +127,7 @@ class EmbeddedStore:
             self._take_lock()
             self._open_ledger()
             self._match_tree()
+            self._open_artifacts()
         except OSError as error:
             self._let_go()
             raise StateRootError(
@@ -165,6 +168,17 @@ class EmbeddedStore:
                 f"The ledger {database} cannot be opened: {error}. Restore it from a backup, or "
                 "move it away to rebuild it from the logs."
             ) from error
+
+    def _open_artifacts(self) -> None:
+        self.artifacts = EmbeddedArtifacts(
+            ArtifactFiles(self.root, self._disk),
+            writes=self._sql,
+            reads=self._reads.sql,
+            run=lambda job: self._writer.run(job, lambda _: None),
+            later=self._later,
+            ready=self._check_ready,
+            failed=self._disk_failed,
+        )
 
     def _connect(self, database: Path) -> sqlite3.Connection:
         connection = connect(database)
@@ -287,9 +301,16 @@ class EmbeddedStore:
 
     async def check(self) -> None:
         """Raise StoreUnavailable when a write would fail now."""
+        self._check_ready()
+
+    def _check_ready(self) -> None:
         if self._closed:
             raise StoreUnavailable("The store is closed.")
         self._check_space()
+
+    def _disk_failed(self, error: OSError) -> None:
+        """A disk that is full is asked before anything new is promised."""
+        self._full = self._full or error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
     def _check_space(self) -> None:
         """After a failed write, try a small one before anything new is promised."""
@@ -610,7 +631,7 @@ class EmbeddedStore:
             if data:
                 self._disk.append(handle, data)
         except OSError as error:
-            self._full = self._full or error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+            self._disk_failed(error)
             with contextlib.suppress(OSError):
                 self._disk.truncate(handle, head.size)
             raise StoreUnavailable(f"The log cannot be written: {error}.") from error

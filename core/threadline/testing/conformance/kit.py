@@ -58,6 +58,13 @@ class ChannelKit(abc.ABC):
     def inbound(self, conversation: str, text: str, delivery_id: str) -> Inbound:
         """Return the request by which the service delivers a person's message."""
 
+    def read(self, answer: Answer) -> Answer:
+        """Return an answer with the status that HTTP would give it.
+
+        Override it where the protocol says in the body of a 200 that a message was refused.
+        """
+        return answer
+
     def answered(self, conversation: str, answer: Answer) -> None:
         """Hear how an accepted message was answered; for tokens that rotate."""
         return

@@ -201,6 +201,7 @@ class Stage:
             body=inbound.body,
             headers=inbound.headers,
         )
+        answer = self.kit.read(answer)
         expect(
             may_fail or answer.status < 500,
             f"{inbound.method} {inbound.path} got {answer.status}: {answer.text[:200]}",

@@ -40,6 +40,8 @@ _PIECE = re.compile(r"\S+\s*|\s+")
 _DEPLOY = re.compile(r"\b(deploy|deploys|deployed|deployment|release|released|shipped|changed)\b")
 _INVESTIGATE = re.compile(r"\b(investigate|why|wrong|broken|slow|down|incident|outage|look into)\b")
 _RUNBOOK = re.compile(r"\b(runbook|runbooks|playbook|how do|how to|what to do|roll ?back|steps)\b")
+_RESTART = re.compile(r"\b(restart|reboot|bounce)\b")
+_REPORT = re.compile(r"\b(report|write[- ]?up|post ?mortem)\b")
 _STATUS = re.compile(r"\b(status|healthy|health|state|up|ok|okay|page)\b")
 
 _HELP = """I am the offline demo of an on-call helper. Ask me, for example:
@@ -48,6 +50,8 @@ _HELP = """I am the offline demo of an on-call helper. Ask me, for example:
 - `What was deployed to search lately?`
 - `Show me the runbook for a rollback.`
 - `Investigate checkout`, and write to me again while I look.
+- `Restart checkout`: I look, then wait until you approve it.
+- `Write the incident report for checkout.`
 
 I read the messages and the tool results of this session only. Set `THREADLINE_MODEL`, or the key \
 of a provider, to talk to a real model."""
@@ -102,6 +106,14 @@ def wishes(text: str) -> list[list[Wish]]:
     """Return the calls that a prompt asks for, step by step."""
     lower = text.lower()
     named = [name for name in services() if re.search(rf"\b{name}\b", lower)]
+    if _RESTART.search(lower) and named:
+        reason = f"Asked for: {text.strip()}"
+        return [
+            [Wish("page_status", {"service": name}) for name in named],
+            [Wish("restart_service", {"service": name, "reason": reason}) for name in named],
+        ]
+    if _REPORT.search(lower) and named:
+        return [[Wish("write_report", {"service": name}) for name in named]]
     if _INVESTIGATE.search(lower):
         subject = named or ["checkout"]
         return [
@@ -154,12 +166,21 @@ def _narration(step: Sequence[Wish], *, follow_up: bool) -> str:
         "recent_deploys": "the recent deploys",
         "search_runbook": "the runbooks",
     }
+    if not what.keys() & {wish.tool for wish in step}:
+        return _plan(step)
     places = " and ".join(dict.fromkeys(what[wish.tool] for wish in step))
     about = ", ".join(
         dict.fromkeys(wish.args["service"] for wish in step if wish.args.get("service"))
     )
     opening = "For your new question I check" if follow_up else "I check"
     return f"{opening} {places}{f' for {about}' if about else ''}."
+
+
+def _plan(step: Sequence[Wish]) -> str:
+    services = " and ".join(dict.fromkeys(wish.args["service"] for wish in step))
+    if step[0].tool == "restart_service":
+        return f"Restarting {services} needs somebody's approval. I wait for it."
+    return f"I write the report for {services}."
 
 
 def _answer(reading: Reading) -> str:
@@ -189,10 +210,18 @@ def _line(wish: Wish, result: Any) -> str:
     match wish.tool:
         case "page_status":
             since = _ago(result["sinceMinutes"])
+            last = result.get("lastRestart")
+            restarted = f" {last['by']} restarted it at {last['at']}." if last else ""
             return (
                 f"- **{result['service']}** is **{result['state']}** (for {since}): "
-                f"{result['summary']}"
+                f"{result['summary']}{restarted}"
             )
+        case "restart_service":
+            if not result["restarted"]:
+                return f"- **{result['service']}** was not restarted. {result['note']}"
+            return f"- **{result['service']}** was restarted; {result['by']} approved it."
+        case "write_report":
+            return f"- **{result['title']}** is written: artifact `{result['artifactId']}`."
         case "recent_deploys":
             return _deploy_lines(result)
         case _:

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Runbook", "deploys", "pause", "runbooks", "services", "statuses"]
+__all__ = ["Runbook", "deploys", "known", "pause", "runbooks", "services", "statuses"]
 
 _HERE = Path(__file__).parent
 _STEP = re.compile(r"^\d+\.\s+(.*)$", re.M)
@@ -56,6 +56,14 @@ def deploys() -> list[dict[str, Any]]:
 def runbooks() -> list[Runbook]:
     """Return all runbooks, by file name."""
     return [_runbook(path) for path in sorted((_HERE / "runbooks").glob("*.md"))]
+
+
+def known(service: str) -> str:
+    """Return a service's name as the records have it; raises ValueError when there is none."""
+    name = service.strip().lower()
+    if name not in statuses():
+        raise ValueError(f'There is no service "{service}"; there are: {", ".join(services())}.')
+    return name
 
 
 def services() -> list[str]:

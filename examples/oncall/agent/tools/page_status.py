@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lib.records import pause, services, statuses
+from lib.records import known, pause, statuses
 
 from threadline import ToolContext, tool
 
@@ -17,8 +17,7 @@ async def page_status(service: str, ctx: ToolContext) -> dict[str, Any]:
         service: The service's name, such as "checkout".
     """
     await pause(0.8)
-    name = service.strip().lower()
-    status = statuses().get(name)
-    if status is None:
-        raise ValueError(f'There is no service "{service}"; there are: {", ".join(services())}.')
-    return {"service": name, **status, "checkedAt": ctx.now().isoformat(timespec="seconds")}
+    name = known(service)
+    status = {**statuses()[name], "checkedAt": ctx.now().isoformat(timespec="seconds")}
+    restart = await ctx.kv.get(f"restarts/{name}")
+    return {"service": name, **status, **({"lastRestart": restart} if restart else {})}

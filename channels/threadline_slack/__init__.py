@@ -1,0 +1,3 @@
+"""The Slack channel."""
+
+__all__: list[str] = []
