@@ -269,7 +269,7 @@ class TestProblems:
                 "agent/tools/two.py": a_tool()
                 + a_tool().partition("tool\n\n")[2].replace("anything", "more"),
                 "agent/tools/signature.py": a_tool().replace("a: int = 0", "*a: int"),
-                "agent/tools/option.py": a_tool().replace("@tool", "@tool(approval=True)"),
+                "agent/tools/option.py": a_tool().replace("@tool", "@tool(approval=3)"),
                 "agent/tools/twin.py": a_tool().replace("@tool", "@tool(name='whole')"),
                 "agent/tools/whole.py": a_tool(),
                 "agent/tools/bad name.py": a_tool(),
@@ -315,7 +315,7 @@ class TestProblems:
             "/tools/latin.py:1: SyntaxError: ",
             "/tools/missing.py:3: No module named 'no_such_package': install it",
             "/tools/none.py:1: declares no tool",
-            "/tools/option.py:4: tool(approval=…) is not honoured by this version",
+            "/tools/option.py:4: tool(approval=…) must be",
             "/tools/signature.py:4: Tool anything: name each argument",
             "/tools/sub:1: folders in tools/ are not discovered",
             "/tools/syntax.py:2: SyntaxError: ",

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         parse_event,
     )
     from threadline.principal import Principal
+    from threadline.session.limits import Limits
     from threadline.session.prepare import Prepared
     from threadline.store.base import Artifact
 
@@ -96,6 +97,7 @@ __all__ = [
     "File",
     "Image",
     "Kind",
+    "Limits",
     "Local",
     "LogRecovered",
     "MessageAppended",
@@ -158,6 +160,7 @@ _HOME = {
     "channel.outbox": ("CanEdit", "CanFind", "Post", "Target", "TryAgain"),
     "errors": ("ThreadlineError",),
     "principal": ("Principal",),
+    "session.limits": ("Limits",),
     "session.prepare": ("Prepared",),
     "store.base": ("Artifact",),
 }

@@ -329,6 +329,17 @@ async def test_a_crash_between_the_artifact_and_its_event(tmp_path: Path) -> Non
     pytest.fail("the scenario never ended")
 
 
+async def test_what_a_drained_host_could_not_tell_is_told_later(host: Host) -> None:
+    await host.core.drain(0)
+    made = await view(host).tag(key="k")
+    assert host.events(type_="artifact.tagged") == []
+    await host.close()
+    await host.start()
+    await Shelf(host.core).start()
+    (event,) = host.events(type_="artifact.tagged")
+    assert event["data"]["artifactId"] == made.id
+
+
 async def test_a_cancelled_tag_is_whole(host: Host) -> None:
     tagging = asyncio.create_task(view(host).tag(key="k", content=b"x" * 100_000))
     await asyncio.sleep(0)
@@ -413,6 +424,23 @@ async def test_a_workspace_file_is_read_without_following_links(host: Host, tmp_
     assert await artifacts.read(outside.id) == b"secret"
     with pytest.raises(InvalidRequest, match="no workspace"):
         await view(host, None).tag(key="x", content=Path("out/report.md"))
+
+
+async def test_a_workspace_that_is_reached_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    (tmp_path / "secret").write_text("secret")
+    host = await Host(tmp_path / "link" / "state").start()
+    await host.send("d1")
+    await host.rest()
+    folder = host.core.folder(host.session_id()).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "report").write_text("x")
+    (folder / "f").symlink_to(tmp_path / "secret")
+    assert (await view(host).tag(key="k", content=folder / "report")).size == 1
+    with pytest.raises(InvalidRequest):
+        await view(host).tag(key="k", content=folder / "f")
+    await host.close()
 
 
 async def test_content_has_a_limit(host: Host) -> None:

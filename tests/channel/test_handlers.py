@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -379,8 +380,9 @@ async def test_sends_are_checked(tmp_path: Path) -> None:
         {"continuation_token": "x" * 501},
         {"continuation_token": "t", "mode": "chats"},
         {"continuation_token": "t", "admission": "queue"},
-        {"continuation_token": "t", "dry_run": True},
-        {"continuation_token": "t", "as_of": "2025-01-01T00:00:00Z"},
+        {"continuation_token": "t", "as_of": "2025-01-01T00:00:00"},
+        {"continuation_token": "t", "as_of": datetime(2025, 1, 1)},  # noqa: DTZ001
+        {"continuation_token": "t", "as_of": "9999-01-01T00:00:00Z"},
         {"continuation_token": "t", "cwd": "relative"},
         {"continuation_token": "t", "cwd": "/no/such/folder"},
         {"continuation_token": "t", "context": "one string"},

@@ -116,7 +116,7 @@ def test_a_channel_and_a_tool_are_added_to_a_project(
     assert "threadline chat" not in again.stdout
     assert "Then edit agent/channels/other.py.\n" in again.stdout
     names = json.loads(cli("info", str(folder), "--json").stdout)["channels"]
-    assert [channel["id"] for channel in names] == ["desk", "other", "http"]
+    assert [channel["id"] for channel in names] == ["desk", "other", "http", "mcp", "mcp-tools"]
 
 
 def test_an_example_gets_a_channel_whose_test_passes(

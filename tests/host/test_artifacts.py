@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -539,6 +541,19 @@ async def test_a_channel_may_widen_who_reads(tmp_path: Path) -> None:
         await until(stored)
         assert await keys(served, user="friend", **inside) == ["k"]
         assert await keys(served, user="bob", **inside) == []
+
+
+async def test_what_a_crash_kept_from_the_log_is_told_at_the_next_start(tmp_path: Path) -> None:
+    async with serve(tmp_path, subject()) as served:
+        first = await served.start("keep k")
+        await served.rest(first["sessionId"])
+        database = served.state / "threadline.db"
+    with contextlib.closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("UPDATE artifacts SET told = 0")
+    async with serve(tmp_path, subject()) as served:
+        events = await served.events(first["sessionId"])
+        assert [e["type"] for e in events].count("artifact.tagged") == 2
+        assert "turnId" not in events[-1]
 
 
 async def test_they_are_there_after_a_restart(tmp_path: Path) -> None:

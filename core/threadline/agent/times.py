@@ -104,7 +104,8 @@ class _Check:
     ) -> Iterator[Problem]:
         """Check the fields of a model or a dataclass."""
         raw = place.raw if isinstance(place.raw, Mapping) else {}
-        for attribute, slot in _slots(type(value)).items():
+        kind: Any = type(value)
+        for attribute, slot in _slots(kind).items():
             shown = slot.names[0]
             name = next((name for name in slot.names if name in raw), None)
             known = getattr(value, "model_fields_set", None)

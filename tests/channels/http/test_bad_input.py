@@ -94,8 +94,12 @@ BODIES: dict[str, bytes] = {
     "purpose too long": b'{"message":"hi","purpose":"' + b"x" * 101 + b'"}',
     "purpose with NUL": b'{"message":"hi","purpose":"\\u0000"}',
     "dryRun text": b'{"message":"hi","dryRun":"yes"}',
-    "dryRun": b'{"message":"hi","dryRun":true}',
-    "asOf": b'{"message":"hi","asOf":"2025-01-01T00:00:00Z"}',
+    "asOf without a timezone": b'{"message":"hi","asOf":"2025-01-01T00:00:00"}',
+    "asOf a date": b'{"message":"hi","asOf":"2025-01-01"}',
+    "asOf relative": b'{"message":"hi","asOf":"-1h"}',
+    "asOf in the future": b'{"message":"hi","asOf":"9999-01-01T00:00:00Z"}',
+    "asOf beyond time": b'{"message":"hi","asOf":"0001-01-01T00:00:00+23:59"}',
+    "asOf empty": b'{"message":"hi","asOf":""}',
     "asOf a number": b'{"message":"hi","asOf":5}',
     "admission unknown": b'{"message":"hi","admission":"queue"}',
     "deliveryId empty": b'{"message":"hi","deliveryId":""}',
@@ -133,10 +137,13 @@ async def test_a_bad_follow_up_is_400_and_changes_nothing(served: Served) -> Non
             {"message": "hi", "continuationToken": 5},
             {"message": " ", "continuationToken": token},
             {"message": "hi", "continuationToken": token, "title": "x"},
-            {"message": "hi", "continuationToken": token, "dryRun": True},
+            {"message": "hi", "continuationToken": token, "asOf": "yesterday"},
             {"message": "hi", "continuationToken": token, "deliveryId": "\x7f"},
         ):
             check_error(*await served.ask("POST", path, body), 400)
+        for other in ({"dryRun": True}, {"asOf": "2025-01-01T00:00:00Z"}):
+            body = {"message": "hi", "continuationToken": token} | other
+            check_error(*await served.ask("POST", path, body), 409, "conflict")
         for wrong in ("http:x", token[:-1], token + "x", "\u00e9" * 400):
             body = {"message": "hi", "continuationToken": wrong}
             check_error(*await served.ask("POST", path, body), 409, "stale_token")
