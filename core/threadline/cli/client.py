@@ -175,6 +175,18 @@ class Client:
         answer = await self._once("POST", f"/v1/session/{_part(session_id)}/stop", body)
         return bool(answer["stopped"])
 
+    async def decide(
+        self,
+        session_id: str,
+        call_id: str,
+        decision: Literal["approved", "denied"],
+        reason: str | None = None,
+    ) -> dict[str, Any]:
+        """Decide a tool call that waits for a person; raises ApiError when somebody else did."""
+        path = f"/v1/session/{_part(session_id)}/approvals/{_part(call_id)}"
+        body = {"decision": decision} | ({"reason": reason} if reason else {})
+        return await self._once("POST", path, body)
+
     # Sessions
 
     async def sessions(self, *, limit: int = 100) -> list[dict[str, Any]]:

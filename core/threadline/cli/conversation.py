@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from threadline.cli.render import Piece, Renderer
 from threadline.errors import ThreadlineError
@@ -22,6 +22,8 @@ __all__ = ["Conversation"]
 HELP = """\
 TEXT     say it; while the agent works, it is added to the running turn
 !TEXT    say it, and interrupt what runs
+/approve let the tool call run that waits longest; a REASON may follow
+/deny    do not let it run; a REASON may follow
 /stop    stop what runs
 /new     begin a new conversation
 /quit    leave
@@ -119,6 +121,10 @@ class Conversation:
         if not line.startswith("/"):
             self.say(line)
             return
+        command, _, rest = line.partition(" ")
+        if command in ("/approve", "/deny"):
+            await self._decide("approved" if command == "/approve" else "denied", rest.strip())
+            return
         match line:
             case "/stop":
                 await self._stop()
@@ -144,6 +150,16 @@ class Conversation:
         try:
             if not await self.client.stop(self.session):
                 self._note("nothing runs")
+        except ThreadlineError as error:
+            self._error(error.message)
+
+    async def _decide(self, decision: Literal["approved", "denied"], reason: str) -> None:
+        call_id = next(iter(self.renderer.parked), None)
+        if self.session is None or call_id is None:
+            self._note("nothing waits for an approval")
+            return
+        try:
+            await self.client.decide(self.session, call_id, decision, reason or None)
         except ThreadlineError as error:
             self._error(error.message)
 

@@ -65,10 +65,38 @@ def progress(event: Mapping[str, Any]) -> Iterator[Piece]:
             yield _note(f"{data.get('toolName')} failed and runs again: {said}")
         case "action.result":
             yield _result(data)
+        case "action.approval_requested":
+            yield _note(waiting(data))
+        case "action.approval_resolved":
+            yield _note(decided(data))
         case "subagent.called":
             yield _note(f"asked {data.get('agent')}: {inline(data.get('prompt'))}")
         case "artifact.tagged":
             yield _note(f"artifact {data.get('kind')}: {data.get('title') or data.get('key')}")
+
+
+def waiting(data: Mapping[str, Any]) -> str:
+    """Say what waits for a person, by the data of ``action.approval_requested``."""
+    call = f"{data.get('toolName')} {inline(data.get('input'))}".rstrip()
+    who = ", ".join(map(str, data.get("approvers") or ()))
+    until = str(data.get("expiresAt") or "")[:16].replace("T", " ")
+    return (
+        f"{call} waits for an approval"
+        + (f" by {who}" if who else "")
+        + (f", until {until} UTC" if until else "")
+    )
+
+
+def decided(data: Mapping[str, Any]) -> str:
+    """Say how a call was decided, by the data of ``action.approval_resolved``."""
+    by = data.get("by") or {}
+    who = by.get("name") or by.get("id")
+    reason = data.get("reason") if who else None
+    return (
+        f"{data.get('decision')}"
+        + (f" by {inline(who)}" if who else "")
+        + (f": {inline(reason)}" if reason else "")
+    )
 
 
 def _result(data: Mapping[str, Any]) -> Piece:
@@ -102,6 +130,7 @@ class Renderer:
         self.mine: dict[str, Message] = {}
         self.turns: dict[str, set[str]] = {}
         self.failed = False
+        self.parked: dict[str, str] = {}
         self._interrupted: set[str] = set()
         self._streamed: set[str] = set()
 
@@ -131,6 +160,14 @@ class Renderer:
             self.turns.setdefault(turn_id, set())
         handler = self._HANDLERS.get(kind)
         yield from progress(event) if handler is None else handler(self, str(turn_id), data)
+
+    def _parked(self, _: str, data: Mapping[str, Any]) -> Iterator[Piece]:
+        self.parked[str(data.get("callId"))] = str(data.get("toolName"))
+        yield _note(f"{waiting(data)}: /approve or /deny, with a reason if you like")
+
+    def _decided(self, _: str, data: Mapping[str, Any]) -> Iterator[Piece]:
+        tool = self.parked.pop(str(data.get("callId")), "the call")
+        yield _note(f"{tool} was {decided(data)}")
 
     def _started(self, turn_id: str, data: Mapping[str, Any]) -> Iterator[Piece]:
         if data.get("resumes"):
@@ -226,6 +263,8 @@ class Renderer:
             self.mine.pop(delivery_id, None)
 
     _HANDLERS: ClassVar[Mapping[str, _Handler]] = {
+        "action.approval_requested": _parked,
+        "action.approval_resolved": _decided,
         "deliveries.cleared": _cleared,
         "message.appended": _saying,
         "message.completed": _said,

@@ -14,14 +14,14 @@ from cyclopts import Parameter
 
 from threadline.cli import exits, options, output
 from threadline.cli.exits import UsageError
-from threadline.cli.render import progress
+from threadline.cli.render import progress, waiting
 from threadline.cli.target import Target
 from threadline.cli.trajectory import print_summary, trajectory
 from threadline.cli.turn import Awaited
 from threadline.errors import ThreadlineError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from threadline.cli.client import Client, Line, Sent
     from threadline.cli.place import Place
@@ -112,7 +112,7 @@ class _Turn:
 
     async def run(self) -> dict[str, Any]:
         """Return the turn's trajectory; its trace is kept in the state root."""
-        async with self.target.connect() as client:
+        async with self.target.connect(announced=True) as client:
             start, sent = await self._sent(client)
             lines: list[Line] = []
             awaited = Awaited(sent.delivery_id)
@@ -165,11 +165,19 @@ class _Turn:
         async with contextlib.aclosing(client.stream(sent.session_id, start)) as stream:
             async for line in stream:
                 lines.append(line)
-                if shows:
+                if line.event["type"] == "action.approval_requested":
+                    self._say_what_waits(sent.session_id, line.event["data"])
+                elif shows:
                     for piece in progress(line.event):
                         output.note(output.paint(piece.text, piece.style, sys.stderr))
                 if not awaited.see(line.event):
                     return
+
+    def _say_what_waits(self, session_id: str, data: Mapping[str, Any]) -> None:
+        """The turn goes on when somebody has decided: say who has to do what."""
+        place = f"--url {self.target.url}" if self.target.url else str(self.target.project)
+        command = f"threadline session approve {session_id} {data['callId']} {place}"
+        output.note(f"{waiting(data)}. To decide:\n  {command}\n  (or: session deny)")
 
     async def _give_up(self, client: Client, sent: Sent) -> None:
         """Nobody waits for the answer any more: it must not go on and cost."""

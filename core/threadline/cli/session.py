@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = App(name="session", help="Look at sessions, stop or delete them.")
+app = App(name="session", help="Look at sessions, stop them, decide what waits, delete them.")
 
+CallId = Annotated[str, Parameter(name="CALL", help="The id of the tool call that waits.")]
+Reason = Annotated[str | None, Parameter(help="Why, in a sentence; it is recorded.")]
 SessionId = Annotated[str, Parameter(name="ID", help="The session id, ses_…")]
 
 
@@ -107,6 +109,40 @@ def stop(
 
 
 @app.command
+def approve(
+    id: SessionId,  # noqa: A002
+    call: CallId,
+    project: options.ProjectPath = options.HERE,
+    /,
+    *,
+    reason: Reason = None,
+    url: options.Url = None,
+    bearer_token: options.BearerToken = None,
+    state_root: options.StateRoot = None,
+    json: options.Json = False,
+) -> None:
+    """Let a tool call run that waits for a person."""
+    _decide(Target(project, url, bearer_token, state_root), id, call, "approved", reason, json)
+
+
+@app.command
+def deny(
+    id: SessionId,  # noqa: A002
+    call: CallId,
+    project: options.ProjectPath = options.HERE,
+    /,
+    *,
+    reason: Reason = None,
+    url: options.Url = None,
+    bearer_token: options.BearerToken = None,
+    state_root: options.StateRoot = None,
+    json: options.Json = False,
+) -> None:
+    """Do not let a tool call run that waits for a person; the model reads the reason."""
+    _decide(Target(project, url, bearer_token, state_root), id, call, "denied", reason, json)
+
+
+@app.command
 def delete(
     id: SessionId,  # noqa: A002
     project: options.ProjectPath = options.HERE,
@@ -123,6 +159,38 @@ def delete(
         output.write_json({"ok": True, "sessionId": id, "deleted": True})
     else:
         output.write("deleted")
+
+
+def _decide(
+    target: Target,
+    session_id: str,
+    call_id: str,
+    decision: Literal["approved", "denied"],
+    reason: str | None,
+    json: bool,
+) -> None:
+    answer = asyncio.run(_decided(target, session_id, call_id, decision, reason))
+    if json:
+        output.write_json(answer)
+    else:
+        output.write(decision)
+
+
+async def _decided(
+    target: Target,
+    session_id: str,
+    call_id: str,
+    decision: Literal["approved", "denied"],
+    reason: str | None,
+) -> dict[str, Any]:
+    url = await target.address()
+    if url is None:
+        raise NotFound(
+            "No host runs on this state root, so nothing would go on after a decision.\n"
+            "Start one with 'threadline serve', or name it with --url."
+        )
+    async with target.client(url) as client:
+        return await client.decide(session_id, call_id, decision, reason)
 
 
 async def _list(target: Target, limit: int) -> list[dict[str, Any]]:
