@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -131,6 +132,37 @@ def test_stop_ends_the_turn_and_the_session_goes_on(playground: Page, how: str) 
     say(playground, "Are you still there?")
     expect(said(playground, "Are you still there?")).to_be_visible(timeout=SOON)
     expect(last_turn(playground)).to_have_attribute("data-status", "completed", timeout=SOON)
+
+
+@pytest.mark.parametrize(("button", "decision"), [("Approve", "approved"), ("Deny", "denied")])
+def test_a_call_waits_for_a_decision_also_after_a_reload(
+    playground: Page, button: str, decision: str
+) -> None:
+    say(playground, "Restart checkout")
+    card = last_turn(playground).locator(".tool-card[data-tool=restart_service]")
+    expect(card).to_have_attribute("data-state", "waiting", timeout=SOON)
+    expect(playground).to_have_url(re.compile(r"[?&]sessionId=ses_"))
+    playground.reload()
+    card = last_turn(playground).locator(".tool-card[data-tool=restart_service]")
+    expect(card).to_have_attribute("data-state", "waiting", timeout=SOON)
+    card.get_by_label("Reason").fill("as agreed")
+    card.get_by_role("button", name=button).click()
+    expect(card.get_by_text(f"Approval: {decision} by")).to_contain_text(
+        "(as agreed)", timeout=SOON
+    )
+    expect(card.get_by_role("button", name="Approve")).to_have_count(0)
+    expect(last_turn(playground)).to_have_attribute("data-status", "completed", timeout=SOON)
+    said_so = "was restarted" if decision == "approved" else "denied this call: as agreed"
+    expect(last_turn(playground).locator(".answer.final")).to_contain_text(said_so)
+
+
+def test_an_artifact_can_be_downloaded(playground: Page) -> None:
+    say(playground, "Write the report for checkout")
+    expect(last_turn(playground)).to_have_attribute("data-status", "completed", timeout=SOON)
+    with playground.expect_download() as started:
+        playground.get_by_role("link", name="Download").click()
+    assert started.value.suggested_filename == "incident-checkout.md"
+    assert Path(started.value.path()).read_text().startswith("# Incident report: checkout")
 
 
 def test_a_reload_keeps_the_transcript_and_the_token(playground: Page) -> None:

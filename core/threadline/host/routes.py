@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from pydantic import BaseModel, Field
 
-from threadline.channel.answers import JSON, Media
+from threadline.channel.answers import ANYTHING, JSON, Media
 from threadline.channel.channel import Route
 from threadline.channel.context import Reply, RouteContext
 from threadline.channel.installed import ChannelType, installed_channels
@@ -186,14 +186,18 @@ class AgentRoutes:
             if post.turn_id is not None and origins.get(post.turn_id, post.turn_id) == origin
         ]
 
-    async def blob(self, ctx: RouteContext) -> Annotated[Reply, Media(JSON)]:
-        """Return a tool output that was too large for its event, as it is."""
+    async def blob(self, ctx: RouteContext) -> Annotated[Reply, Media(ANYTHING)]:
+        """Return what a tool gave: an output too large for its event, or a file as a download."""
         session = await ctx.reach(ctx.params["sessionId"])
         path = self.agent.store.blob(session.id, ctx.params["blobId"])
         if path is None:
             raise NotFound("There is no such blob in this session.")
         data = await asyncio.to_thread(path.read_bytes)
-        return Reply(data, content_type="application/json")
+        if path.name.startswith("blob_"):
+            return Reply(data, content_type=JSON)
+        # Its event says what it is; here it must not be anything that a browser would run.
+        headers = {"Content-Disposition": "attachment", "X-Content-Type-Options": "nosniff"}
+        return Reply(data, headers=headers, content_type="application/octet-stream")
 
 
 async def _channel_types() -> list[ChannelType]:

@@ -17,7 +17,7 @@ import structlog
 from threadline import ndjson
 from threadline.errors import LeaseLost, StoreUnavailable
 from threadline.session.fold import FOLDED, State, apply
-from threadline.store.base import Checkpoint, Lease, Outcome
+from threadline.store.base import BlobKind, Checkpoint, Lease, Outcome
 
 if TYPE_CHECKING:
     from threadline.session.core import Services
@@ -242,6 +242,6 @@ class Recorder:
             return False
         return True
 
-    async def put_blob(self, data: bytes) -> str:
+    async def put_blob(self, data: bytes, kind: BlobKind = "blob") -> str:
         """Keep a large output beside the log, without holding up the event loop."""
-        return await asyncio.to_thread(self._services.store.put_blob, self._lease, data)
+        return await asyncio.to_thread(self._services.store.put_blob, self._lease, data, kind)

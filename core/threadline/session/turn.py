@@ -472,7 +472,7 @@ class RunningTurn:
 
     async def _kept(self, item: Attachment) -> dict[str, Any]:
         """Keep an attachment beside the log; return what the event says of it."""
-        blob_id = await self._owner.log.put_blob(item.data)
+        blob_id = await self._owner.log.put_blob(item.data, "file")
         kept = {"blobId": blob_id, "mediaType": item.media_type, "size": len(item.data)}
         return kept | ({"name": item.name} if item.name else {})
 

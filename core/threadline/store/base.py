@@ -28,6 +28,7 @@ __all__ = [
     "Artifact",
     "ArtifactRecord",
     "ArtifactStore",
+    "BlobKind",
     "Checkpoint",
     "DecisionRecord",
     "DeliveryRecord",
@@ -47,6 +48,8 @@ __all__ = [
 
 Admission = Literal["preempt", "coalesce"]
 Mode = Literal["chat", "task"]
+BlobKind = Literal["blob", "file"]
+"""A tool's output as JSON, or a file or image that it gave."""
 DeliveryState = Literal["accepted", "steered", "prompted", "cleared"]
 
 
@@ -537,8 +540,8 @@ class Store(Protocol):
     def checkpoints(self, session_id: str) -> list[Checkpoint]:
         """Return the session's history, oldest first."""
 
-    def put_blob(self, lease: Lease, data: bytes) -> str:
-        """Keep bytes beside the log and return their id."""
+    def put_blob(self, lease: Lease, data: bytes, kind: BlobKind = "blob") -> str:
+        """Keep bytes beside the log and return their id, which begins with their kind."""
 
     def blob(self, session_id: str, blob_id: str) -> Path | None:
         """Return the file that holds a blob."""

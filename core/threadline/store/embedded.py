@@ -18,6 +18,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import resource
 import secrets
 import sqlite3
@@ -41,6 +42,7 @@ from threadline.store.artifacts import ArtifactFiles, EmbeddedArtifacts
 from threadline.store.base import (
     AcceptRequest,
     AcceptResult,
+    BlobKind,
     Checkpoint,
     DecisionRecord,
     DeliveryRecord,
@@ -843,9 +845,9 @@ class EmbeddedStore:
         """Return the session's history."""
         return self._files.checkpoints(session_id)
 
-    def put_blob(self, lease: Lease, data: bytes) -> str:
+    def put_blob(self, lease: Lease, data: bytes, kind: BlobKind = "blob") -> str:
         """Keep bytes beside the log; durable before the event that names them is."""
-        blob_id = "blob_" + secrets.token_hex(12)
+        blob_id = f"{kind}_{secrets.token_hex(12)}"
         session = self._files.session(lease.session.id)
         folder = session / "blobs"
         try:
@@ -863,7 +865,7 @@ class EmbeddedStore:
 
     def blob(self, session_id: str, blob_id: str) -> Path | None:
         """Return a blob's file."""
-        if not blob_id.startswith("blob_") or not blob_id[5:].isalnum():
+        if re.fullmatch(r"(blob|file)_[0-9a-z]+", blob_id) is None:
             return None
         path = self._files.session(session_id) / "blobs" / blob_id
         return path if path.is_file() and not path.is_symlink() else None

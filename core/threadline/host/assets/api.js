@@ -96,14 +96,18 @@ export class Api {
     return this.post(`/v1/session/${encodeURIComponent(sessionId)}/stop`, {});
   }
 
-  decide(sessionId, callId, decision) {
+  decide(sessionId, callId, decision, reason) {
     const path = `/v1/session/${encodeURIComponent(sessionId)}/approvals/${encodeURIComponent(callId)}`;
-    return this.post(path, { decision });
+    return this.post(path, reason ? { decision, reason } : { decision });
   }
 
   async blob(sessionId, blobId) {
     const path = `/v1/session/${encodeURIComponent(sessionId)}/blobs/${encodeURIComponent(blobId)}`;
-    return (await this.#fetch(path, { headers: this.#headers() })).text();
+    return this.#fetch(path, { headers: this.#headers() });
+  }
+
+  artifact(artifactId) {
+    return `${this.base}/v1/artifacts/${encodeURIComponent(artifactId)}/content`;
   }
 
   stream(sessionId, startIndex, signal) {

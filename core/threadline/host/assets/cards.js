@@ -11,6 +11,7 @@ const LABELS = {
 };
 const INTERRUPTIONS = /interrupt|cancel|stopped|preempt|superseded|restart|shutdown/;
 const SHOWN_CHARACTERS = 20_000;
+const IMAGES = new Set(["image/gif", "image/jpeg", "image/png", "image/webp"]);
 
 /** One line that says what a call is about. */
 function brief(input) {
@@ -64,7 +65,7 @@ export class ToolCard {
     this.body.append(h("p", { class: "small muted" }, `Tried again after ${formatDuration(delayMs ?? 0)}: ${why}`));
   }
 
-  finish({ isError, output, error, durationMs, truncated }, loadBlob) {
+  finish({ isError, output, error, durationMs, truncated, attachments, dryRun }, loadBlob) {
     this.approval?.remove();
     const retried = this.retries ? `, ${this.retries} ${this.retries === 1 ? "retry" : "retries"}` : "";
     const cutShort = isError && INTERRUPTIONS.test(error?.code ?? "");
@@ -79,8 +80,9 @@ export class ToolCard {
       this.body.append(block(`Error${code}`, text, "bad"));
       this.node.open = !cutShort;
     } else {
-      this.body.append(block("Output", pretty(output ?? null)));
+      this.body.append(block(dryRun ? "Output of the dry run" : "Output", pretty(output ?? null)));
     }
+    for (const attachment of attachments ?? []) this.body.append(this.#attachment(attachment, loadBlob));
     if (truncated?.blobId) this.body.append(this.#whole(truncated, loadBlob));
   }
 
@@ -97,6 +99,7 @@ export class ToolCard {
   askApproval({ approvers, expiresAt }, decide) {
     this.set("waiting");
     const note = h("p", { class: "small muted" });
+    const reason = h("input", { type: "text", placeholder: "Reason (optional)", maxlength: "2000", "aria-label": "Reason" });
     const buttons = ["approved", "denied"].map((decision) => {
       const yes = decision === "approved";
       const style = yes ? "button primary" : "button danger";
@@ -106,7 +109,7 @@ export class ToolCard {
     const choose = async (decision) => {
       for (const button of buttons) button.disabled = true;
       try {
-        await decide(this.callId, decision);
+        await decide(this.callId, decision, reason.value.trim());
         setText(note, "Decision sent.");
       } catch (error) {
         setText(note, error.message);
@@ -116,7 +119,7 @@ export class ToolCard {
     const who = approvers?.length ? `May be decided by ${approvers.map((one) => one?.name ?? one?.id ?? pretty(one)).join(", ")}. ` : "";
     const until = expiresAt ? `Expires ${new Date(expiresAt).toLocaleString()}.` : "";
     setText(note, who + until);
-    this.approval = h("div", { class: "approval" }, h("div", { class: "row start" }, ...buttons), note);
+    this.approval = h("div", { class: "approval" }, h("div", { class: "row start" }, ...buttons, reason), note);
     this.body.append(this.approval);
     this.node.open = true;
   }
@@ -130,13 +133,35 @@ export class ToolCard {
     else this.set("error", decision === "denied" ? "Denied" : `Approval ${decision}`);
   }
 
+  /** An image is shown, any other file offered: what a tool gave is data, never a page. */
+  #attachment({ blobId, mediaType, size, name }, loadBlob) {
+    const label = `${name || mediaType} (${formatNumber(size)} bytes)`;
+    const button = h("button", { type: "button", class: "button" }, `Load ${label}`);
+    button.addEventListener("click", async () => {
+      button.disabled = true;
+      try {
+        const bytes = await (await loadBlob(blobId)).arrayBuffer();
+        const shown = IMAGES.has(mediaType);
+        const url = URL.createObjectURL(new Blob([bytes], { type: shown ? mediaType : "application/octet-stream" }));
+        const made = shown
+          ? h("img", { src: url, alt: label, class: "attachment" })
+          : h("a", { href: url, download: name || "file" }, `Save ${label}`);
+        button.replaceWith(made);
+      } catch (error) {
+        button.disabled = false;
+        button.after(h("p", { class: "small bad" }, error.message));
+      }
+    });
+    return button;
+  }
+
   #whole({ size, blobId }, loadBlob) {
     const label = size ? `Load the whole output (${formatNumber(size)} bytes)` : "Load the whole output";
     const button = h("button", { type: "button", class: "button" }, label);
     button.addEventListener("click", async () => {
       button.disabled = true;
       try {
-        button.replaceWith(block("Whole output", await loadBlob(blobId)));
+        button.replaceWith(block("Whole output", await (await loadBlob(blobId)).text()));
       } catch (error) {
         setText(button, error.message);
       }

@@ -28,7 +28,8 @@ let blocked = null; // why the host does not let this page follow the session
 const transcript = new Transcript(byId("log"), {
   textOf: (id) => outbox.find(id)?.text,
   admittedOf: (id) => outbox.find(id)?.admitted,
-  decide: (callId, decision) => api.decide(outbox.sessionId, callId, decision),
+  decide: (callId, decision, reason) => api.decide(outbox.sessionId, callId, decision, reason),
+  artifactUrl: (artifactId) => api.artifact(artifactId),
   loadBlob: (blobId) => api.blob(outbox.sessionId, blobId),
 });
 const raw = new RawPanel({ onToggle: (open) => document.body.classList.toggle("with-raw", open) });

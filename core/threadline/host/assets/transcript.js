@@ -75,10 +75,10 @@ const drawPlain = (node, text) => setText(node, text);
 export class Transcript {
   /**
    * `textOf(deliveryId)` and `admittedOf(deliveryId)` tell what this tab knows of a delivery;
-   * `decide(callId, decision)` and `loadBlob(blobId)` call the host.
+   * `decide(callId, decision, reason)`, `artifactUrl(id)` and `loadBlob(blobId)` call the host.
    */
-  constructor(container, { textOf, admittedOf, decide, loadBlob }) {
-    Object.assign(this, { container, textOf, admittedOf, decide, loadBlob });
+  constructor(container, { textOf, admittedOf, decide, loadBlob, artifactUrl }) {
+    Object.assign(this, { container, textOf, admittedOf, decide, loadBlob, artifactUrl });
     this.reset();
   }
 
@@ -140,7 +140,9 @@ export class Transcript {
   }
 
   on_artifact_tagged({ kind, key, title, artifactId }) {
-    this.#place(note(`Artifact: ${title || key || artifactId}${kind ? ` (${kind})` : ""}`));
+    const line = note(`Artifact: ${title || key || artifactId}${kind ? ` (${kind})` : ""} `);
+    line.append(h("a", { href: this.artifactUrl(artifactId), download: "" }, "Download"));
+    this.#place(line);
   }
 
   on_log_recovered({ from, to }) {
@@ -212,7 +214,7 @@ export class Transcript {
     const turn = this.#ofTurn(event);
     if (!turn.answer && typeof data.result === "string" && data.result) this.#message(turn, data.result);
     const facts = [formatDuration(data.durationMs ?? Number.NaN), ...usageFacts(data.usage)];
-    if (Number.isFinite(data.costUsd)) facts.push(`$${data.costUsd.toFixed(4)}`);
+    facts.push(Number.isFinite(data.costUsd) ? `$${data.costUsd.toFixed(4)}` : "cost unknown");
     this.#endTurn(turn, event, "completed", facts);
   }
 
