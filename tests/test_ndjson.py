@@ -218,3 +218,11 @@ def test_repair_takes_out_an_index_that_does_not_rise() -> None:
     assert fixed.good == LINE % 0 + LINE % 1 + LINE % 2
     assert len(fixed.damaged) == 2
     assert not fixed.clean
+
+
+@pytest.mark.parametrize("power", [63, 64, 70, 1022, 1023, 1024, 20_000])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_an_integer_is_one_that_readers_with_doubles_can_read(power: int, sign: int) -> None:
+    event = ndjson.parse(ndjson.encode({"type": "x", "index": 0, "n": [sign * 2**power]}))
+    assert event is not None
+    assert event["n"] == [float(sign * 2**power) if power < 1023 else None]

@@ -25,15 +25,16 @@ _SEPARATORS = (
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _DEPTH = 200
+_LARGEST = 2**1023
 _OPTIONS = orjson.OPT_NON_STR_KEYS
 
 
 def encode(event: dict[str, Any]) -> bytes:
     """Return the event as one line with its newline.
 
-    What JSON cannot say is made sayable rather than refused: NaN and infinities become null, lone
-    surrogates U+FFFD, other objects their ``str``; what is nested deeper than readers can go, or
-    holds itself, ``"…"``.
+    What JSON cannot say is made sayable rather than refused: NaN, infinities and integers beyond a
+    double become null, lone surrogates U+FFFD, other objects their ``str``; what is nested deeper
+    than readers can go, or holds itself, ``"…"``.
     """
     try:
         line = orjson.dumps(event, default=str, option=_OPTIONS)
@@ -52,7 +53,8 @@ def _plain(value: Any, around: tuple[int, ...] = ()) -> Any:
         case bool() | None:
             return value
         case int():
-            return int(value)
+            # Readers take what a double does not hold for an infinity, or give up.
+            return int(value) if abs(value) < _LARGEST else None
         case float():
             return float(value) if math.isfinite(value) else None
         case dict() | list() | tuple() | set() | frozenset():

@@ -7,12 +7,14 @@ import contextvars
 import inspect
 import threading
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from threadline.agent.guard import begin, in_call_thread
+from threadline.agent.started import Started, current
+
 if TYPE_CHECKING:
-    from threadline.agent.context import Log
     from threadline.clock import Clock
 
 __all__ = ["Raised", "Returned", "TimedOut", "outcome_of", "within"]
@@ -45,22 +47,23 @@ class TimedOut:
 
 
 async def within(
-    work: Coroutine[Any, Any, T], seconds: float, clock: Clock, *, name: str, log: Log
+    work: Coroutine[Any, Any, T], started: Started, seconds: float, clock: Clock, *, name: str
 ) -> T | Raised | TimedOut:
     """Run the work in a task of its own, so that it can be given up.
 
     A cancellation of the caller is passed to the work, which gets five seconds to clean up, and is
-    raised.
+    raised. Work that is given up takes the processes that it has started along.
     """
-    task = asyncio.create_task(work, name=f"tool-{name}")
+    task = begin(work, started, f"tool-{name}")
     try:
         finished = await _finished(task, seconds, clock)
     except asyncio.CancelledError:
-        await _give_up(task, clock, name, log)
+        await _give_up(task, started, clock, name)
         raise
     if not finished:
-        await _give_up(task, clock, name, log)
+        await _give_up(task, started, clock, name)
         return TimedOut()
+    started.leave()
     return Raised(asyncio.CancelledError()) if task.cancelled() else task.result()
 
 
@@ -73,12 +76,17 @@ async def _finished(task: asyncio.Task[Any], seconds: float, clock: Clock) -> bo
     return task.done()
 
 
-async def _give_up(task: asyncio.Task[Any], clock: Clock, name: str, log: Log) -> None:
+async def _give_up(task: asyncio.Task[Any], started: Started, clock: Clock, name: str) -> None:
     _abandoned.add(task)
     task.add_done_callback(_abandoned.discard)
     task.cancel()
-    if not await _finished(task, _CANCEL_GRACE, clock):
-        log.warning("tool_ignores_cancellation", tool=name)
+    ending = asyncio.ensure_future(started.stop())
+    _abandoned.add(ending)
+    ending.add_done_callback(_abandoned.discard)
+    if not await _finished(task, _CANCEL_GRACE, clock) and started.log is not None:
+        started.log.warning("tool_ignores_cancellation", tool=name)
+    if await asyncio.shield(ending) and started.log is not None:
+        started.log.warning("tool_processes_left", tool=name)
 
 
 async def outcome_of(function: Callable[[], Any], name: str) -> Returned | Raised:
@@ -105,11 +113,14 @@ async def _in_thread(function: Callable[[], Any], name: str) -> Returned | Raise
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Returned | Raised] = loop.create_future()
     context = contextvars.copy_context()
+    started = current()
+    guarded = in_call_thread(started) if started is not None else nullcontext()
 
     def work() -> None:
         outcome: Returned | Raised
         try:
-            outcome = Returned(context.run(function))
+            with guarded:
+                outcome = Returned(context.run(function))
         except BaseException as error:
             outcome = Raised(error)
         with suppress(RuntimeError):  # The loop is closed, nobody waits any more.

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
+from threadline.agent import watchdog
 from threadline.agent.attempt import Raised, Returned, TimedOut, outcome_of, within
 from threadline.agent.checks import Refused, check
 from threadline.agent.content import Envelope, envelope
 from threadline.agent.output import clean_text, conforming, to_json
+from threadline.agent.started import Started
 from threadline.agent.stub import current_call
 from threadline.agent.transient import is_transient, retry_after
 from threadline.errors import NotFound
@@ -55,7 +57,14 @@ class _Unfit:
     error: Exception
 
 
-_Outcome = Returned | Raised | TimedOut | Refused | _Unfit
+@dataclass(frozen=True, slots=True)
+class _Blocked:
+    """It held up the event loop and was interrupted at ``place``."""
+
+    place: str
+
+
+_Outcome = Returned | Raised | TimedOut | Refused | _Blocked | _Unfit
 
 
 class Catalog:
@@ -138,10 +147,10 @@ async def run_tool(
     """Run one call of a tool to its result; in a dry run a write's stub is the result.
 
     ``arguments`` is the call's decoded, not yet validated input. The codes of an error are
-    ``invalid_input``, ``time_not_allowed``, ``tool_timeout``, ``tool_failed``, ``tool_error`` (the
-    tool says so itself) and ``invalid_output``. ``on_retry`` is called before the wait that
-    precedes each retry. A cancellation of the caller is passed to the tool, which gets five
-    seconds to clean up, and is raised.
+    ``invalid_input``, ``time_not_allowed``, ``tool_timeout``, ``tool_blocked``, ``tool_failed``,
+    ``tool_error`` (the tool says so itself) and ``invalid_output``. ``on_retry`` is called before
+    the wait that precedes each retry. A cancellation of the caller is passed to the tool, which
+    gets five seconds to clean up, and is raised.
     """
     retries = tool.retries if tool.effect == "read" else 0
     attempt = 1
@@ -179,8 +188,10 @@ async def _attempt(tool: Tool, arguments: Any, ctx: ToolContext, clock: Clock) -
     checked = _checked(tool, arguments, ctx)
     if not isinstance(checked, BaseModel):
         return checked
+    started = Started(ctx.call_id, log=ctx.log)
     work = _work(tool, checked, ctx)
-    return await within(work, tool.timeout, clock, name=tool.name, log=ctx.log)
+    outcome = await within(work, started, tool.timeout, clock, name=tool.name)
+    return _Blocked(started.blocked_at) if started.blocked_at is not None else outcome
 
 
 def _is_stubbed(tool: Tool, ctx: ToolContext) -> bool:
@@ -238,6 +249,8 @@ def _of(tool: Tool, ctx: ToolContext, outcome: _Outcome) -> ToolResult:
             return ToolResult(ctx.call_id, tool.name, sentence, True, code)
         case TimedOut():
             return _timed_out(tool, ctx)
+        case _Blocked(place):
+            return _blocked(tool, ctx, place)
         case _Unfit(reason, error):
             return _unfit(tool, ctx, reason, error)
         case Raised(error):
@@ -279,6 +292,17 @@ def _timed_out(tool: Tool, ctx: ToolContext) -> ToolResult:
     if not inspect.iscoroutinefunction(tool.function):
         ctx.log.warning("tool_thread_left_running", tool=tool.name, call_id=ctx.call_id)
     return ToolResult(ctx.call_id, tool.name, sentence, True, "tool_timeout")
+
+
+def _blocked(tool: Tool, ctx: ToolContext, place: str) -> ToolResult:
+    sentence = (
+        f'Tool "{tool.name}" blocked the event loop for {watchdog.BLOCK_SECONDS:g} seconds and was '
+        f"interrupted, at {place}. Write it as a plain def, so that it runs in a thread, or await "
+        "what it waits for."
+    )
+    if tool.effect == "write" and not ctx.dry_run:
+        sentence += " It may have taken effect."
+    return ToolResult(ctx.call_id, tool.name, sentence, True, "tool_blocked")
 
 
 def _failed(tool: Tool, ctx: ToolContext, error: BaseException) -> ToolResult:

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
     from pathlib import Path
 
+    from threadline.agent.process import Completed
     from threadline.agent.shelf import ContextArtifacts
     from threadline.clock import Clock
     from threadline.principal import Principal
@@ -123,6 +125,27 @@ class ToolContext:
         if self.shelf is None:
             raise RuntimeError("This call was made without a host, so it has no artifacts.")
         return self.shelf
+
+    async def run(
+        self,
+        *command: str,
+        stdin: bytes | str | None = None,
+        timeout: float | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Completed:
+        """Run a command in the workspace to its end; everything that it starts ends with it.
+
+        It sees little of the host's environment, and none of its secrets; ``env`` adds to that.
+        ``timeout`` is in seconds. Of each output the first MiB is kept. A command that fails has a
+        ``returncode`` that is not 0. Raises TimeoutError, and OSError when it cannot be started.
+        """
+        from threadline.agent.process import run
+        from threadline.agent.started import Started, current
+
+        started = current() or Started(self.call_id, log=self.log)
+        return await run(
+            command, started=started, cwd=self.workspace, stdin=stdin, timeout=timeout, env=env
+        )
 
     def now(self) -> datetime:
         """Return the time that the call runs as of, else the time; timezone-aware, in UTC."""

@@ -74,6 +74,11 @@ def _clean(value: Any) -> Any:
             return clean_text(value)
         case float():
             return value if math.isfinite(value) else None
+        case bool():
+            return value
+        case int():
+            # Most readers of JSON take what a double does not hold for an infinity, or give up.
+            return value if abs(value) < 2**1023 else None
         case dict():
             return {clean_text(key): _clean(item) for key, item in value.items()}
         case list():

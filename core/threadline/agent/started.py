@@ -1,7 +1,7 @@
 """What a call has started: its processes are found wherever they went, and ended.
 
 A process that a call starts gets a mark in its environment, and so has everything that it starts
-in turn, also what daemonises. A scope is a path such as ``h1/ses_…/call_…``: whoever ends it ends
+in turn, also what daemonises. A scope is a path such as ``host_…/call_…/1``: whoever ends it ends
 all that lies below. What is started without a mark, such as by ``os.fork``, is found as a child of
 the call's own threads, where the system tells (Linux).
 
@@ -38,7 +38,7 @@ __all__ = [
     "SCOPE",
     "Started",
     "current",
-    "end_scope",
+    "end_all",
     "in_thread",
     "mark_processes",
     "within",
@@ -53,6 +53,9 @@ _SHORTEST_PAUSE = 0.002
 _LONGEST_PAUSE = 0.1
 # The wall clock may be set between the start of a call and that of its process.
 _SLACK = 60.0
+
+PROCESS = new_id("host")
+"""The scope of all calls of this process."""
 
 T = TypeVar("T")
 
@@ -71,7 +74,7 @@ class Started:
 
     def __init__(self, call_id: str, scope: str | None = None, log: Log | None = None) -> None:
         self.call_id = call_id
-        self.scope = scope or new_id("call")
+        self.scope = scope or f"{PROCESS}/{new_id('call')}"
         self.log = log
         self.over = False
         self.refusing = False
@@ -173,12 +176,12 @@ class Started:
         return await in_thread(functools.partial(self.end, grace), "end-processes", daemon=False)
 
 
-def end_scope(scope: str, grace: float = GRACE, spared: str | None = None) -> int:
-    """End every process below a scope, but for those below ``spared``; return how many still live.
-
-    It blocks, and looks at every process of the machine.
-    """
-    return _end(lambda: _find(scope, 0.0, (), (), spared), grace, ())
+async def end_all(grace: float = GRACE) -> int:
+    """End what calls of this process have left running; return how many processes still live."""
+    if not _marking:
+        return 0
+    find = functools.partial(_find, PROCESS, 0.0, (), ())
+    return await in_thread(functools.partial(_end, find, grace, ()), "end-processes", daemon=False)
 
 
 def _end(find: Callable[[], list[psutil.Process]], grace: float, leaders: Collection[int]) -> int:
@@ -227,7 +230,6 @@ def _find(
     since: float,
     roots: Collection[int],
     leaders: Collection[int],
-    spared: str | None = None,
 ) -> list[psutil.Process]:
     """Return what lives of a scope: what is marked, is a root or in a session, and all below."""
     import psutil
@@ -240,7 +242,7 @@ def _find(
             if process.create_time() < since or process.status() == psutil.STATUS_ZOMBIE:
                 continue
             below[process.ppid()].append(process)
-            if pid in roots or _session(pid) in leaders or _is_marked(process, scope, spared):
+            if pid in roots or _session(pid) in leaders or _is_marked(process, scope):
                 found.append(process)
     known = {process.pid for process in found} | {os.getpid()}
     for process in found:  # It grows meanwhile.
@@ -250,14 +252,12 @@ def _find(
     return [process for process in found if process.pid != os.getpid()]
 
 
-def _is_marked(process: psutil.Process, scope: str, spared: str | None) -> bool:
+def _is_marked(process: psutil.Process, scope: str) -> bool:
     import psutil
 
     try:
         mark = process.environ().get(SCOPE, "")
     except psutil.Error:
-        return False
-    if spared is not None and f"{mark}/".startswith(f"{spared}/"):
         return False
     return f"{mark}/".startswith(f"{scope}/")
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from threadline.host.app import Host
 
 __all__ = ["DEFAULTS", "ServeOptions", "ready_text", "serve"]
+
+EXIT_SECONDS = 2.0
 
 Level = Literal["debug", "info", "warning", "error"]
 
@@ -132,8 +136,18 @@ def serve(
             book=book,
         )
         await run_host(host, on_ready=lambda host: _announce(host, json))
+        # Everything is on disk. A tool that takes no cancellation, or that holds a thread, must
+        # not hold up the exit.
+        threading.Thread(target=_leave, name="exit", daemon=True).start()
 
     asyncio.run(main())
+
+
+def _leave() -> None:
+    """End the process when it does not end by itself."""
+    time.sleep(EXIT_SECONDS)
+    output.note("A tool still runs; the host ends without it.")
+    os._exit(0)
 
 
 def _announce(host: Host, json: bool) -> None:

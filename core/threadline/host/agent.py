@@ -13,6 +13,7 @@ from threadline.agent.builtin import with_builtins
 from threadline.agent.calls import Catalog
 from threadline.agent.config import Agent
 from threadline.agent.shelf import Shelf
+from threadline.agent.started import end_all
 from threadline.channel.auth import AuthRequest, Policy, local_dev_strict
 from threadline.channel.channel import Channel
 from threadline.channel.context import Context
@@ -186,6 +187,8 @@ class AgentRuntime:
             except Exception as error:
                 log.error("channel.stop_failed", channel=runtime.channel.id, exc_info=error)
         await self.core.close()
+        if await end_all():
+            log.warning("tool_processes_left", agent=self.project.slug)
 
 
 def _catalog(project: Project) -> Catalog:

@@ -17,6 +17,7 @@ from threadline.agent.checks import check
 from threadline.agent.context import KeyValues, ToolContext, ToolLog, ToolSession
 from threadline.agent.schema import Problem
 from threadline.agent.shelf import ContextArtifacts, Place, Shelf
+from threadline.agent.started import Started
 from threadline.agent.tools import Tool
 from threadline.clock import Clock
 from threadline.errors import Forbidden
@@ -98,9 +99,8 @@ class AgentTools:
         """Ask a function who may decide; all but a plain yes is a no."""
         logged = ToolLog(tool=call.tool_name, call_id=call.call_id)
         work = outcome_of(asked, f"{call.tool_name}-approvers")
-        outcome = await within(
-            work, _APPROVERS_SECONDS, self._clock, name=call.tool_name, log=logged
-        )
+        started = Started(call.call_id, log=logged)
+        outcome = await within(work, started, _APPROVERS_SECONDS, self._clock, name=call.tool_name)
         match outcome:
             case Returned(bool() as answer):
                 return answer

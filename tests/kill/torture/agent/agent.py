@@ -8,6 +8,9 @@ from lib.play import Play
 from lib.torture import TOOLS
 
 from threadline import Agent
+from threadline.agent import watchdog
+
+watchdog.BLOCK_SECONDS = float(os.environ.get("TORTURE_BLOCK", "5"))
 
 agent = Agent(
     name="Torture",

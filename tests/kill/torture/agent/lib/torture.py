@@ -1,5 +1,7 @@
 """Tools that block, print, raise, leak, fork and never end."""
 
+# ruff: noqa: ASYNC221, ASYNC251
+
 from __future__ import annotations
 
 import asyncio
