@@ -441,6 +441,12 @@ class _Loading:
         taken: dict[str, Tool] = {}
         for given in agent.tools if agent else ():
             taken[given.name] = given.renamed(given.name, self._relative(given.source))
+            if given.execution == "agent":
+                self._problem(
+                    self.folder / "agent.py",
+                    f'tool "{given.name}" has execution="agent", so it needs a file of its own in '
+                    "agent/tools/.",
+                )
         for file in self._files("tools"):
             tool = self._tool(file)
             if tool is None:

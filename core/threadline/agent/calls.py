@@ -204,6 +204,11 @@ async def _work(tool: Tool, arguments: BaseModel, ctx: ToolContext) -> Returned 
     if _is_stubbed(tool, ctx):
         given = tool.by_name(arguments)
         function = functools.partial(tool.dry_answer, given, to_json(given), ctx)
+    elif tool.execution == "agent":
+        from threadline.agent.scripts import run_script
+
+        given = arguments.model_dump(mode="json", by_alias=True)
+        function = functools.partial(run_script, tool, given, ctx)
     else:
         function = functools.partial(tool.function, **tool.keywords(arguments, ctx))
     outcome = await outcome_of(function, tool.name)

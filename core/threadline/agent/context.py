@@ -132,19 +132,27 @@ class ToolContext:
         stdin: bytes | str | None = None,
         timeout: float | None = None,
         env: Mapping[str, str] | None = None,
+        limit: int = 1024 * 1024,
     ) -> Completed:
         """Run a command in the workspace to its end; everything that it starts ends with it.
 
         It sees little of the host's environment, and none of its secrets; ``env`` adds to that.
-        ``timeout`` is in seconds. Of each output the first MiB is kept. A command that fails has a
-        ``returncode`` that is not 0. Raises TimeoutError, and OSError when it cannot be started.
+        ``timeout`` is in seconds, ``limit`` in bytes of each output that are kept. A command that
+        fails has a ``returncode`` that is not 0. Raises TimeoutError, and OSError when it cannot be
+        started.
         """
         from threadline.agent.process import run
         from threadline.agent.started import Started, current
 
         started = current() or Started(self.call_id, log=self.log)
         return await run(
-            command, started=started, cwd=self.workspace, stdin=stdin, timeout=timeout, env=env
+            command,
+            started=started,
+            cwd=self.workspace,
+            stdin=stdin,
+            timeout=timeout,
+            env=env,
+            limit=limit,
         )
 
     def now(self) -> datetime:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from pydantic import BaseModel
 
@@ -23,8 +23,7 @@ from threadline.agent.output import to_json
 from threadline.agent.signature import OutputType, Signature, read_docstring
 from threadline.agent.stub import Stub, dry_call, finished
 from threadline.agent.times import timed
-from threadline.errors import UnsupportedOption
-from threadline.harness.base import Effect, ToolInfo
+from threadline.harness.base import Effect, Execution, ToolInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -65,6 +64,7 @@ class Tool:
     max_calls: int | None = None
     stub: Stub | None = None
     time_arguments: tuple[str, ...] = ()
+    execution: Execution = "server"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         ctx = dry_call([*args, *kwargs.values()]) if self.effect == "write" else None
@@ -121,6 +121,10 @@ class Tool:
         """Return the same tool under another name, and from another source if one is given."""
         return replaced(self, name=name, source=source or self.source)
 
+    def in_host(self) -> Tool:
+        """Return the tool as one that runs in this process."""
+        return replaced(self, execution="server")
+
     def info(self) -> ToolInfo:
         """Return the tool as the model and channels see it."""
         return ToolInfo(
@@ -132,6 +136,7 @@ class Tool:
             output_schema=self.output_schema,
             idempotent=self.idempotent,
             source=self.source,
+            execution=self.execution,
         )
 
     def to_wire(self, detail: bool = False) -> dict[str, Any]:
@@ -144,7 +149,7 @@ class Tool:
             "inputSchema": self.input_schema,
             "outputSchema": self.output_schema,
             "effect": self.effect,
-            "execution": "server",
+            "execution": self.execution,
             "approval": self.approval.to_wire() if self.approval is not None else None,
             "dryRun": "stubbed" if self.effect == "write" else "runs",
             "timeArguments": self.times,
@@ -184,7 +189,7 @@ def tool(
     dry_run: Any = None,
     dry_run_result: Any = None,
     time_arguments: Iterable[str] = (),
-    execution: Literal["server"] = "server",
+    execution: Execution = "server",
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
@@ -203,7 +208,7 @@ def tool(
     dry_run: Any = None,
     dry_run_result: Any = None,
     time_arguments: Iterable[str] = (),
-    execution: str = "server",
+    execution: Execution = "server",
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Declare a function, async or not, as a tool: ``@tool`` or ``@tool(effect="write")``.
 
@@ -216,6 +221,7 @@ def tool(
     value, or a function, async or not, of those of the arguments that it names, and of a
     :class:`ToolContext` if it annotates one. ``time_arguments`` names arguments that are times
     though their types do not say so; under ``as_of`` all times must be given, absolute and past.
+    ``execution="agent"`` makes it a script that runs in the session's workspace, as a process.
 
     Raises TypeError for a signature that cannot be called from JSON, ValueError for an option's
     value and :class:`~threadline.errors.UnsupportedOption` for what this version does not honour.
@@ -265,16 +271,13 @@ class _Options:
     max_calls: int | None
     dry_run: Any
     time_arguments: tuple[str, ...]
-    execution: str
+    execution: Execution
 
     def __post_init__(self) -> None:
-        if self.execution == "agent":
-            raise UnsupportedOption(
-                'tool(execution="agent") is not honoured by this version: leave it out, so that '
-                "the tool runs in the host."
+        if self.execution not in ("server", "agent"):
+            raise ValueError(
+                f'tool(execution=…) must be "server" or "agent", not {self.execution!r}.'
             )
-        if self.execution != "server":
-            raise ValueError(f'tool(execution=…) must be "server", not {self.execution!r}.')
         self._check_effect()
         self._check_numbers()
         if self.name is not None and not (isinstance(self.name, str) and is_tool_name(self.name)):
@@ -358,6 +361,7 @@ def _declare(function: Callable[..., Any], options: _Options) -> Tool:
         max_calls=options.max_calls,
         stub=Stub.of(options.dry_run, signature.fields),
         time_arguments=options.time_arguments,
+        execution=options.execution,
     )
 
 

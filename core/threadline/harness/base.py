@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 Effect = Literal["read", "write"]
+Execution = Literal["server", "agent"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,7 @@ class ToolInfo:
     output_schema: Mapping[str, Any] | None = None
     idempotent: bool = False
     source: str = ""
+    execution: Execution = "server"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import structlog
 from threadline.agent.builtin import with_builtins
 from threadline.agent.calls import Catalog
 from threadline.agent.config import Agent
+from threadline.agent.scripts import Scripts
 from threadline.agent.shelf import Shelf
 from threadline.agent.started import end_all
 from threadline.channel.auth import AuthRequest, Policy, local_dev_strict
@@ -25,7 +26,7 @@ from threadline.errors import ProjectError
 from threadline.host.toolbox import AgentTools
 from threadline.principal import Principal
 from threadline.project import Project, channel_types
-from threadline.session.core import Services, SessionCore
+from threadline.session.core import Furnish, Services, SessionCore
 from threadline.session.prepare import Prepared
 from threadline.session.slots import Slots
 from threadline.session.workspace import Seeds
@@ -87,6 +88,7 @@ class AgentRuntime:
             blob_threshold=agent.blob_threshold,
             retention=agent.retention,
             limits=agent.limits,
+            furnish=_furnish(project),
             mask=mask,
         )
         self.core = SessionCore(self.services)
@@ -189,6 +191,12 @@ class AgentRuntime:
         await self.core.close()
         if await end_all():
             log.warning("tool_processes_left", agent=self.project.slug)
+
+
+def _furnish(project: Project) -> Furnish | None:
+    """Return what places the project's script tools, if there are any."""
+    tools = [tool for tool in project.tools if tool.execution == "agent"]
+    return Scripts(tools, project.root / "agent").place if tools else None
 
 
 def _catalog(project: Project) -> Catalog:

@@ -150,6 +150,11 @@ class NoTools:
         return ToolResult(call.call_id, call.tool_name, message, True, "unknown_tool")
 
 
+Furnish = Callable[[Path, SessionRecord | None, bool], None]
+"""Puts into a workspace, of a session or of one call, what the agent wants there now; the last
+argument says that it is nobody else's folder."""
+
+
 @dataclass(slots=True)
 class Services:
     """What an owner needs of the world around it."""
@@ -162,6 +167,7 @@ class Services:
     clock: Clock = field(default_factory=SystemClock)
     slots: Slots = field(default_factory=lambda: Slots(None))
     seeds: Seeds = field(default_factory=Seeds)
+    furnish: Furnish | None = None
     local_cwd: Path | None = None
     on_restart: Literal["resume", "fail"] = "resume"
     settle_seconds: float = 10.0
@@ -674,8 +680,13 @@ class SessionCore:
 
     async def _call(self, call: ToolCall, context: CallContext, folder: Path) -> ToolResult:
         scratch = context.session_id is None
-        if self.services.tools.effect(call.tool_name) == "write" or not scratch:
+        furnish = self.services.furnish
+        if self.services.tools.effect(call.tool_name) == "write" or not scratch or furnish:
             await asyncio.to_thread(workspace.prepare, folder, self.services.seeds)
+        if furnish is not None:
+            session = None if context.session_id is None else self.store.session(context.session_id)
+            own = session is None or folder == self.store.workspace(session.id)
+            await asyncio.to_thread(furnish, folder, session, own)
         context = replace(context, workspace=folder if folder.is_dir() else None)
         try:
             return await self.services.tools.run(call, context)

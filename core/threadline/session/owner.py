@@ -519,6 +519,9 @@ class SessionOwner:
     ) -> tuple[RunningTurn, list[str]]:
         folder = self.folder(next((d.cwd for d in reversed(taken) if d.cwd), None))
         workspace.prepare(folder, self.services.seeds)
+        if self.services.furnish is not None:
+            own = folder == self.services.store.workspace(self.record.id)
+            self.services.furnish(folder, self.record, own)
         problems = [p for delivery in taken for p in self.place_files(delivery, folder)]
         before = dormant or (resume.turn if resume else None)
         turn = RunningTurn(

@@ -16,6 +16,9 @@ from typing import Any, BinaryIO
 from threadline.errors import InvalidRequest, WorkspaceUnavailable
 
 __all__ = [
+    "CATALOG_BEGIN",
+    "CATALOG_END",
+    "PRIVATE",
     "Seeds",
     "check_links",
     "decode_files",
@@ -32,6 +35,10 @@ _DEVICES = frozenset(
     | {f"com{n}" for n in range(1, 10)}
     | {f"lpt{n}" for n in range(1, 10)}
 )
+PRIVATE = ".threadline"
+"""The folder of a workspace that is the host's own."""
+CATALOG_BEGIN = "<!-- threadline tools -->"
+CATALOG_END = "<!-- end of threadline tools -->"
 _MAX_PATH = 1024
 _MAX_NAME = 255
 _MAX_NOTES = 64 * 1024
@@ -88,8 +95,10 @@ def _check_path(path: Any) -> None:
             raise _bad(path, "has a name that begins or ends with a space, or ends with a dot")
         if name.casefold().partition(".")[0] in _DEVICES:
             raise _bad(path, f"has the device name {name!r}")
-        if name.casefold() in ("agents.md", ".cursor"):
-            raise _bad(path, "is protected: AGENTS.md and .cursor/ come from the project only")
+        if name.casefold() in ("agents.md", ".cursor", PRIVATE):
+            raise _bad(
+                path, "is protected: AGENTS.md, .cursor/ and .threadline/ are not for messages"
+            )
 
 
 def _content(path: str, content: Any) -> bytes:
