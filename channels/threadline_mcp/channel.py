@@ -12,6 +12,8 @@ import importlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from typing_extensions import TypedDict
+
 from threadline.channel.auth import Policy
 from threadline.channel.channel import Channel, SharedChain
 from threadline.channel.context import Reply, RouteContext
@@ -33,12 +35,24 @@ _MISSING = (
 _Caller: TypeAlias = tuple[str, str, Id]
 
 
+class Fault(TypedDict):
+    """A JSON-RPC error: ``error`` has its code and message."""
+
+    jsonrpc: str
+    id: Any
+    error: dict[str, Any]
+
+
+# What is wrong with the transport, beside the host's own 400: in JSON-RPC's words.
+_RESPONSES = {400: Fault, 406: Fault, 413: Fault, 415: Fault, 421: Fault, 501: Fault, 503: Fault}
+
+
 class McpChannel(Channel):
     """Conversations of other agents and of editors; preempts, as HTTP does."""
 
     def __init__(self, *, auth: Sequence[Policy] | SharedChain | None = "session") -> None:
         super().__init__(auth=auth, admission="preempt", tokens=TOKENS, mount="/v1")
-        self.post("/mcp", description="MCP: ask, check, call_tool.")(
+        self.post("/mcp", description="MCP: ask, check, call_tool.", responses=_RESPONSES)(
             _Endpoint(Conversation()).answer
         )
 
@@ -48,7 +62,7 @@ class McpToolsChannel(Channel):
 
     def __init__(self, *, auth: Sequence[Policy] | SharedChain | None = "host") -> None:
         super().__init__(auth=auth, mount="/v1")
-        self.post("/mcp/tools", description="MCP: the agent's own tools.")(
+        self.post("/mcp/tools", description="MCP: the agent's own tools.", responses=_RESPONSES)(
             _Endpoint(Direct()).answer
         )
 

@@ -20,8 +20,9 @@ _PARTS = ("audio", "file", "image", "resource", "resource_link", "text")
 
 
 def own_tools(ctx: Context) -> list[ToolInfo]:
-    """Return the tools of the project, without those that every agent has for its workspace."""
-    return [tool for tool in ctx.tools() if tool.source != _BUILT_IN]
+    """Return the project's tools that run in the host, without those that every agent has."""
+    mine = (tool for tool in ctx.tools() if tool.source != _BUILT_IN)
+    return [tool for tool in mine if tool.execution == "server"]
 
 
 class Direct:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what pip cannot: Chromium for the pages, nginx for streams behind a proxy, MCP clients.
+# Installs what pip cannot: Chromium for the pages, nginx for streams behind a proxy, MCP clients, Slack.
 set -euo pipefail
 missing=()
 [ -x /usr/bin/chromium ] || missing+=(chromium)
@@ -15,3 +15,4 @@ if [ ${#missing[@]} -gt 0 ]; then
   DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq "${missing[@]}" >/dev/null
 fi
 "$(dirname "$0")/mcp/install.sh" >/dev/null
+"$(dirname "$0")/slack/install.sh" >/dev/null
