@@ -99,7 +99,7 @@ class App:
     app_token: str
     client_id: str
     client_secret: str
-    verification_token: str = "legacy-verification-token"  # noqa: S105 (Slack's own legacy field)
+    verification_token: str = "legacy-verification-token"
     request_url: str | None = None
     interactivity_url: str | None = None
     socket_mode: bool = False

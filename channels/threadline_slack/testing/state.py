@@ -15,6 +15,7 @@ from threadline_slack.testing.model import (
     Channel,
     Install,
     Json,
+    Kind,
     Message,
     StoredFile,
     Team,
@@ -59,6 +60,7 @@ class State:
 
     clock: Clock
     options: Options = field(default_factory=Options)
+    url: str = ""
     teams: dict[str, Team] = field(default_factory=dict)
     users: dict[str, User] = field(default_factory=dict)
     apps: dict[str, App] = field(default_factory=dict)
@@ -66,6 +68,7 @@ class State:
     files: dict[str, StoredFile] = field(default_factory=dict)
     views: dict[str, View] = field(default_factory=dict)
     groups: dict[str, Json] = field(default_factory=dict)
+    codes: dict[str, Install] = field(default_factory=dict)
     _last: int = 0
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
@@ -136,9 +139,7 @@ class State:
             set(scopes),
             installer,
         )
-        bot = User(
-            made.bot_user, teams[0].id, app.name, app.name, bot_id=made.bot_id, app=app.id
-        )
+        bot = User(made.bot_user, teams[0].id, app.name, app.name, bot_id=made.bot_id, app=app.id)
         self.users.setdefault(bot.id, bot)
         app.installs.append(made)
         return made
@@ -146,7 +147,7 @@ class State:
     def im(self, *users: str) -> Channel:
         """Return the direct or group conversation of these users; it is made if there is none."""
         wanted = set(users)
-        kind = "im" if len(wanted) <= 2 else "mpim"
+        kind: Kind = "im" if len(wanted) <= 2 else "mpim"
         for channel in self.channels.values():
             if channel.kind == kind and set(channel.members) == wanted:
                 return channel
@@ -204,6 +205,14 @@ class State:
                     return message
         raise LookupError(f"There is no message {ts} (any more); see slack.messages(channel).")
 
+    def expire(self, message: Message) -> None:
+        """End a stream that has lived too long."""
+        stream = message.stream
+        if stream is not None and stream.state == "in_progress":
+            lived = self.clock.monotonic() - stream.opened
+            if lived > self.options.stream_seconds:
+                stream.state = "errored"
+
     def root(self, message: Message) -> Message | None:
         """Return the root of a reply's thread, if it is still there."""
         return self.channels[message.channel].posts.get(message.root or "")
@@ -220,6 +229,13 @@ class State:
                 if one.token == token:
                     return one
         return None
+
+    def installed(self, app: App, user: User) -> Install:
+        """Return the installation that serves a user: their team's, else the first one."""
+        for one in app.installs:
+            if not one.revoked and self.in_reach(one, user.team):
+                return one
+        return app.install
 
     def in_reach(self, install: Install, team: str) -> bool:
         """Whether an installation is for this team."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from threadline_slack.testing.model import Channel, Json, Message, StoredFile, Team, User, View
@@ -13,8 +13,9 @@ __all__ = [
     "bot_json",
     "channel_json",
     "channel_type",
+    "elements_of",
     "file_json",
-    "is_reply_to_system",
+    "is_system",
     "mentions",
     "message_json",
     "rich_text",
@@ -43,7 +44,8 @@ _SYSTEM = frozenset(
     }
 )
 _UPDATED = 1_750_000_000
-_SHOWN = ("text", "title", "fallback", "value")
+_SHOWN = ("pretext", "author_name", "title", "text", "footer", "alt_text")
+_UNSEEN = frozenset({"confirm", "metadata", "options", "option_groups", "filters"})
 
 
 def channel_type(channel: Channel) -> str:
@@ -56,9 +58,9 @@ def mentions(text: str) -> list[str]:
     return _MENTION.findall(text)
 
 
-def is_reply_to_system(root: Message) -> bool:
-    """Whether a message is one that Slack lets nobody reply to."""
-    return root.subtype in _SYSTEM
+def is_system(message: Message) -> bool:
+    """Whether Slack wrote a message itself; nobody can reply to it."""
+    return message.subtype in _SYSTEM
 
 
 # Messages
@@ -66,6 +68,7 @@ def is_reply_to_system(root: Message) -> bool:
 
 def message_json(state: State, message: Message, *, metadata: bool = False) -> Json:
     """Return a message as events and history have it, without what is known of its thread."""
+    state.expire(message)
     body: Json = {
         "type": "message",
         "subtype": message.subtype,
@@ -197,21 +200,41 @@ def visible_text(message: Message) -> str:
 
 
 def _words(node: Any) -> list[str]:
+    """Return the words of a block, attachment or element, in order; one line for one section."""
     if isinstance(node, list):
         return [word for item in node for word in _words(item)]
     if not isinstance(node, Mapping):
         return []
-    if node.get("type") == "user":
-        return [f"<@{node.get('user_id')}>"]
-    found: list[str] = []
+    if (inline := _inline(node)) is not None:
+        return [inline]
+    found = [node[name] for name in _SHOWN if isinstance(node.get(name), str)]
+    if "title" in node and isinstance(node.get("value"), str):  # a field of an attachment
+        found.append(node["value"])
     for name, value in node.items():
-        if isinstance(value, str) and name in _SHOWN and not (name == "value" and "text" in node):
-            found.append(value)
-        elif isinstance(value, Mapping | list) and name not in ("confirm", "metadata"):
+        if isinstance(value, Mapping | list) and name not in _UNSEEN:
             found += _words(value)
-    if node.get("type") in ("rich_text_section", "rich_text_preformatted"):
+    if not found and isinstance(node.get("fallback"), str):
+        found.append(node["fallback"])
+    if str(node.get("type", "")).startswith(("rich_text_section", "rich_text_preformatted")):
         return ["".join(found)]
     return found
+
+
+def _inline(node: Mapping[str, Any]) -> str | None:
+    match node.get("type"):
+        case "user":
+            return f"<@{node.get('user_id')}>"
+        case "channel":
+            return f"<#{node.get('channel_id')}>"
+        case "usergroup":
+            return f"<!subteam^{node.get('usergroup_id')}>"
+        case "broadcast":
+            return f"<!{node.get('range')}>"
+        case "emoji":
+            return f":{node.get('name')}:"
+        case "link":
+            return str(node.get("text") or node.get("url"))
+    return None
 
 
 # Everything else
@@ -305,11 +328,11 @@ def channel_json(channel: Channel, *, viewer: str, viewer_team: str | None) -> J
     }
 
 
-def file_json(state: State, file: StoredFile, *, url: str | None = None) -> Json:
+def file_json(state: State, file: StoredFile, *, full: bool = False) -> Json:
     """Return a file; only its id where the reader has to ask ``files.info`` for the rest."""
-    if file.access == "check_file_info" and url is None:
+    if file.access == "check_file_info" and not full:
         return {"id": file.id, "mode": "file_access", "file_access": "check_file_info"}
-    base = url or state_url(state)
+    base = state.url
     path = f"{base}/files-pri/{file.team}-{file.id}"
     suffix = file.name.rpartition(".")[2] if "." in file.name else ""
     return {
@@ -367,10 +390,10 @@ def view_json(view: View, *, values: Mapping[str, Any] | None = None) -> Json:
     }
 
 
-def fields_of(blocks: Iterable[Json]) -> Iterable[Json]:
-    """Yield the interactive elements of blocks, each with the ``block_id`` it stands in."""
-    for number, block in enumerate(blocks):
+def elements_of(blocks: Iterable[Json]) -> Iterator[Json]:
+    """Yield the elements of blocks that people can use, each with its ``block_id``."""
+    for block in blocks:
         inside = [*block.get("elements", []), block.get("accessory"), block.get("element")]
         for element in inside:
             if isinstance(element, Mapping) and "action_id" in element:
-                yield {**element, "block_id": block.get("block_id", f"block-{number}")}
+                yield {**element, "block_id": block.get("block_id", "")}

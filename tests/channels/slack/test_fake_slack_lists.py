@@ -331,6 +331,24 @@ async def test_an_upload_that_never_arrived_cannot_be_shared(client: AsyncWebCli
     assert await refused(nothing) == "missing_argument"
 
 
+async def test_files_are_shared_where_the_bot_is(slack: FakeSlack, client: AsyncWebClient) -> None:
+    slack.add_channel("C0PUBLIC001", "public", members=[PERSON])
+    given = await client.files_getUploadURLExternal(filename="a.txt", length=3)
+    async with aiohttp.ClientSession() as http:
+        await http.post(given["upload_url"], data={"file": io.BytesIO(b"abc")})
+    files = [{"id": given["file_id"]}]
+    complete = client.files_completeUploadExternal
+    assert await refused(complete(files=files, channel_id="C0PUBLIC001")) == "not_in_channel"
+    assert await refused(complete(files=files, channel_id="C0NOWHERE01")) == "channel_not_found"
+    unshared = await complete(files=files)
+    assert unshared["files"][0]["channels"] == []
+    assert (await client.files_info(file=given["file_id"]))["file"]["size"] == 3
+    await complete(files=files, channels=[CHANNEL, DM])
+    assert [slack.visible(one) for one in (CHANNEL, DM)] == [["a.txt"], ["a.txt"]]
+    strange = slack.user(PERSON).upload("C0PUBLIC001", "b.txt", b"b").files[0]
+    assert await refused(client.files_info(file=strange.id)) == "file_not_found"
+
+
 async def test_an_upload_address_is_good_once(client: AsyncWebClient) -> None:
     given = await client.files_getUploadURLExternal(filename="a.txt", length=3)
     async with aiohttp.ClientSession() as http:
@@ -353,6 +371,10 @@ async def test_downloads_take_the_bots_token(slack: FakeSlack, client: AsyncWebC
         assert (nobody.status, nobody.content_type) == (200, "text/html")
         slack.app.install.scopes.discard("files:read")
         assert (await http.get(url, headers=bearer)).content_type == "text/html"
+        slack.app.install.scopes.add("files:read")
+        slack.app.install.revoked = True
+        assert (await http.get(url, headers=bearer)).content_type == "text/html"
+        assert (await http.get(url.replace(posted.files[0].id, "F0"))).status == 404
 
 
 async def test_a_file_from_outside_has_to_be_asked_for(

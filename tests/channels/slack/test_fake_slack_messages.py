@@ -12,6 +12,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from threadline.testing import ManualClock
 from threadline_slack.testing import DEFAULTS, FakeSlack
+from threadline_slack.testing.methods import METHODS
 
 CHANNEL, PERSON, BOT = DEFAULTS["channel"], DEFAULTS["person"], DEFAULTS["bot_user"]
 DM = DEFAULTS["dm"]
@@ -28,11 +29,16 @@ def client(slack: FakeSlack) -> AsyncWebClient:
     return AsyncWebClient(token=slack.app.bot_token, base_url=slack.api_url)
 
 
-async def refused(call: Any) -> str:
-    """Return the error that a call is refused with."""
+async def failed(call: Any) -> Any:
+    """Return the answer that a call is refused with."""
     with pytest.raises(SlackApiError) as caught:
         await call
-    return str(caught.value.response["error"])
+    return caught.value.response
+
+
+async def refused(call: Any) -> str:
+    """Return the error that a call is refused with."""
+    return str((await failed(call))["error"])
 
 
 # Who calls
@@ -72,6 +78,31 @@ async def test_a_missing_scope_is_named(slack: FakeSlack, client: AsyncWebClient
     assert caught.value.response["needed"] == "chat:write"
     assert caught.value.response["provided"] == "channels:read"
     assert slack.visible(CHANNEL) == []
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+async def test_every_method_wants_its_scope(
+    slack: FakeSlack, client: AsyncWebClient, name: str
+) -> None:
+    slack.app.install.scopes = set()
+    wanted = METHODS[name].scopes
+    answer = await failed(client.api_call(name)) if wanted else {}
+    assert answer.get("needed") == (wanted[0] if wanted else None)
+
+
+def test_the_table_has_what_apps_call() -> None:
+    wanted = """
+        auth.test chat.postMessage chat.update chat.delete chat.postEphemeral chat.getPermalink
+        chat.startStream chat.appendStream chat.stopStream assistant.threads.setStatus
+        assistant.threads.setTitle assistant.threads.setSuggestedPrompts agents.sessions.setStatus
+        agents.sessions.rename conversations.history conversations.replies conversations.info
+        conversations.list conversations.members conversations.open conversations.join users.info
+        users.list users.lookupByEmail users.conversations usergroups.list bots.info team.info
+        reactions.add reactions.remove reactions.get files.getUploadURLExternal
+        files.completeUploadExternal files.info views.open views.push views.update views.publish
+        apps.connections.open oauth.v2.access
+    """
+    assert set(wanted.split()) <= set(METHODS)
 
 
 async def test_an_unknown_method_says_so(client: AsyncWebClient) -> None:
@@ -273,6 +304,11 @@ async def test_ephemeral_messages_are_for_one_member(
     assert slack.visible(CHANNEL, user=PERSON) == ["for you"]
     assert slack.visible(CHANNEL, user=DEFAULTS["other"]) == []
     assert [one.ts for one in slack.whispers(PERSON)] == [answer["message_ts"]]
+    root = slack.user(PERSON).post(CHANNEL, "question")
+    where: dict[str, Any] = {"channel": CHANNEL, "user": PERSON, "thread_ts": root.ts}
+    await client.chat_postEphemeral(text="in the thread", **where)
+    assert slack.visible(CHANNEL, root.ts, user=PERSON) == ["question", "in the thread"]
+    assert slack.visible(CHANNEL, user=PERSON) == ["for you", "question"]
     call = client.chat_postEphemeral(channel=CHANNEL, user="U0ELSEWHERE", text="x")
     assert await refused(call) == "user_not_in_channel"
 

@@ -1,0 +1,53 @@
+"""Test doubles for Slack. ``FakeSlack`` speaks to real clients; only aiohttp is needed for it."""
+
+from __future__ import annotations
+
+from threadline_slack.testing.api import Call
+from threadline_slack.testing.faults import ApiGate, Fault
+from threadline_slack.testing.interactions import Interaction
+from threadline_slack.testing.model import (
+    ALL_SCOPES,
+    AgentThread,
+    App,
+    Channel,
+    Install,
+    Message,
+    StoredFile,
+    Stream,
+    Team,
+    User,
+    View,
+)
+from threadline_slack.testing.outbound import Answer, Attempt, Delivery
+from threadline_slack.testing.people import Bot, Person
+from threadline_slack.testing.seeding import DEFAULTS
+from threadline_slack.testing.slack import FakeSlack
+from threadline_slack.testing.sockets import Socket
+from threadline_slack.testing.state import Options
+
+__all__ = [
+    "ALL_SCOPES",
+    "DEFAULTS",
+    "AgentThread",
+    "Answer",
+    "ApiGate",
+    "App",
+    "Attempt",
+    "Bot",
+    "Call",
+    "Channel",
+    "Delivery",
+    "FakeSlack",
+    "Fault",
+    "Install",
+    "Interaction",
+    "Message",
+    "Options",
+    "Person",
+    "Socket",
+    "StoredFile",
+    "Stream",
+    "Team",
+    "User",
+    "View",
+]
