@@ -36,7 +36,7 @@ def fuzz(url: str, folder: Path, *options: str) -> int:
     command = [
         *(str(Path(sys.executable).parent / "schemathesis"), "run", f"{url}/v1/openapi.json"),
         *("-H", "Authorization: Bearer desk", "--phases", "examples,coverage,fuzzing"),
-        *("--max-examples", os.environ.get("FUZZ_EXAMPLES", "300"), "--workers", "2"),
+        *("--max-examples", os.environ.get("FUZZ_EXAMPLES", "450"), "--workers", "2"),
         *("--request-timeout", "30", "--checks", ",".join(CHECKS), "--continue-on-failure"),
         *("--suppress-health-check", "all", "--no-color", *options),
     ]
