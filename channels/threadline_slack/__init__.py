@@ -1,3 +1,7 @@
 """The Slack channel."""
 
-__all__: list[str] = []
+from __future__ import annotations
+
+from threadline_slack.channel import SlackChannel
+
+__all__ = ["SlackChannel"]

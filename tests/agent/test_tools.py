@@ -18,7 +18,7 @@ from threadline.agent.approval import Approval
 from threadline.agent.context import ToolContext, ToolLog
 from threadline.agent.tools import Tool, tool
 from threadline.agent.transient import TransientToolError
-from threadline.errors import ThreadlineError, UnsupportedOption
+from threadline.errors import ThreadlineError
 from threadline.principal import LOCAL, Principal
 from threadline.testing.clock import ManualClock
 
@@ -99,10 +99,6 @@ class TestDecorator:
 
 
 class TestRefusals:
-    def test_what_is_not_honoured_is_refused(self) -> None:
-        with pytest.raises(UnsupportedOption, match="leave it out"):
-            tool(execution="agent")  # type: ignore[call-overload]
-
     @pytest.mark.parametrize(
         "options",
         [

@@ -14,13 +14,20 @@ from typing import Any, TextIO
 
 from threadline.agent.started import Started, current
 
-__all__ = ["close_prints", "keep_prints", "let_prints_go"]
+__all__ = ["close_prints", "keep_prints", "let_prints_go", "show_prints"]
 
 MOST = 64 * 1024
 
 _lock = threading.Lock()
 _keepers = 0
+_shown = False
 _printed: weakref.WeakKeyDictionary[Started, _Printed] = weakref.WeakKeyDictionary()
+
+
+def show_prints() -> None:
+    """Leave what calls print where they print it: for a command that somebody watches."""
+    global _shown
+    _shown = True
 
 
 def keep_prints() -> None:
@@ -28,7 +35,8 @@ def keep_prints() -> None:
     global _keepers
     with _lock:
         _keepers += 1
-        sys.stdout, sys.stderr = _taken(sys.stdout), _taken(sys.stderr)
+        if not _shown:
+            sys.stdout, sys.stderr = _taken(sys.stdout), _taken(sys.stderr)
 
 
 def let_prints_go() -> None:

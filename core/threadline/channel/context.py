@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from threadline.channel.deadline import Deadline
     from threadline.channel.outbox import Target
     from threadline.channel.runtime import ChannelRuntime
+    from threadline.clock import Clock
     from threadline.events import Event
     from threadline.harness.base import ToolInfo, ToolResult
     from threadline.session.admission import Admitted
@@ -228,6 +229,11 @@ class Context:
     def description(self) -> str:
         """What the agent says of itself, or nothing."""
         return self._runtime.description
+
+    @property
+    def clock(self) -> Clock:
+        """The host's time."""
+        return self._runtime.core.services.clock
 
     @property
     def artifacts(self) -> ContextArtifacts:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from threadline.agent.prints import show_prints
 from threadline.channel.auth import Policy, bearer, local_dev_strict
 from threadline.channel.context import Reply, RouteContext
 from threadline.cli.client import Client
@@ -39,6 +40,7 @@ async def hosted(place: Place, *, announced: bool = False) -> AsyncIterator[Clie
     without it the host listens on a Unix socket that only this user can open. Raises ProjectError
     and StateRootError.
     """
+    show_prints()
     project = load(place.project)
     secret = secrets.token_urlsafe(24)
     book = LogBook()
@@ -90,6 +92,7 @@ async def opened(place: Place) -> AsyncIterator[EmbeddedStore]:
 
 async def call_tool(place: Place, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """Run a tool as the route does; the answer says ``isError`` when it ended in an error."""
+    show_prints()
     configure(LogBook(), level="warning")
     agent = AgentRuntime(load(place.project), place.state)
     await agent.store.open()

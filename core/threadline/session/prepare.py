@@ -49,10 +49,15 @@ class Preparations:
 
     def begin(self, delivery: DeliveryRecord) -> None:
         """Start fetching, if the delivery's channel wants to."""
-        work = self._preparer(delivery) if self._preparer is not None else None
-        if work is None or delivery.seq in self._tasks:
+        if self._preparer is None or delivery.seq in self._tasks:
             return
-        task = asyncio.get_running_loop().create_task(self._run(delivery, work))
+        work = self._preparer(delivery)
+        if work is None:
+            return
+        # A future of its own: one that is dropped before it began must be closed, too.
+        fetching = asyncio.ensure_future(work)
+        task = asyncio.get_running_loop().create_task(self._run(delivery, fetching))
+        task.add_done_callback(lambda _: fetching.cancel())
         self._tasks[delivery.seq] = task
 
     def unready(self, deliveries: Iterable[DeliveryRecord]) -> list[asyncio.Task[None]]:

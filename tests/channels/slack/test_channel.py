@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -168,6 +170,67 @@ async def test_a_stop_of_nothing_says_so_to_who_said_it() -> None:
         await world.slack.until(lambda: world.slack.whispers(PERSON))
         assert "Nothing is running" in world.slack.whispers(PERSON)[0].text
         assert world.session(ts) is None
+
+
+async def test_the_twin_or_retry_of_a_stop_changes_nothing_more() -> None:
+    harness = Gated(hold=["answer"])
+    async with served(harness) as world:
+        first, _, stop = [step["body"] for step in CASES["S-51"]["steps"]]
+        await deliver(world, first)
+        await harness.gates["answer"].reached()
+        await deliver(world, stop)
+        session = world.session("1760000600.000100")
+        await session.rest()
+        assert (await deliver(world, stop)).status == 200
+        await world.host.stop()
+        assert not world.slack.calls("chat.postEphemeral")
+
+
+@pytest.mark.parametrize("socket", [False, True])
+async def test_s45_a_burst_is_acknowledged_while_turns_are_busy(socket: bool) -> None:
+    harness = Gated(hold=["answer"])
+    async with served(harness, socket=socket) as world:
+        roots = [world.say(f"<@{BOT}> question {number}") for number in range(20)]
+        await world.slack.until(lambda: len(world.accepted) == 20)
+        await world.slack.settled()
+        harness.release()
+        for root in roots:
+            await world.session(root).rest()
+            assert len(await world.shown(2, root)) == 2
+
+
+async def test_a_host_starts_and_stops_while_there_is_no_socket(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with served(socket=True) as world:
+        await world.host.stop()
+        monkeypatch.setattr("threadline_slack.channel._HELLO_SECONDS", 0.01)
+        gate = world.slack.hold("apps.connections.open", "before")
+        await world.host.start()
+        assert not world.slack.sockets()
+        gate.release()
+        await world.slack.until(world.slack.sockets)
+        ts = world.say(f"<@{BOT}> hello")
+        assert (await world.shown(2, ts))[1:] == ["hello"]
+        await world.host.stop()
+        world.slack.hold("apps.connections.open", "before")
+        await world.host.start()
+
+
+async def test_s46_follow_ups_keep_the_order_in_which_they_arrived() -> None:
+    harness = Gated(hold=["answer"])
+    async with served(harness) as world:
+        first, *rest = [step["body"] for step in CASES["S-46"]["steps"] if "body" in step]
+        await deliver(world, first)
+        await harness.gates["answer"].reached()
+        for body in rest:
+            await deliver(world, body)
+        harness.release()
+        event = first["event"]
+        session = world.session(event.get("thread_ts") or event["ts"])
+        await session.rest()
+        prompt = session.events("message.received")[-1]["data"]
+        assert prompt["deliveryIds"] == [f"{TEAM}:{CHANNEL}:{b['event']['ts']}" for b in rest]
 
 
 async def test_a_late_stop_spares_what_was_asked_behind_it() -> None:
@@ -341,7 +404,7 @@ async def test_the_signature_is_of_the_bytes_that_came(case_id: str) -> None:
     async with served() as world:
         raw = case["raw_body"].encode()
         answer = await world.host.post(EVENTS, body=raw, headers=case["headers"])
-        assert answer.status == 200
+        assert (answer.status, answer.body) == (200, b"")
         changed = raw.replace(b"A0AGENT001", b"A0AGENT002")
         assert changed != raw
         refused = await world.host.post(EVENTS, body=changed, headers=case["headers"])
@@ -426,6 +489,12 @@ async def test_a_host_without_the_secret_does_not_start(monkeypatch: pytest.Monk
     with pytest.raises(ProjectError, match="could be trusted"):
         async with TestHost(SlackChannel(), channel_id="slack"):
             pass
+
+
+def test_the_sdk_is_not_imported_before_the_host_starts() -> None:
+    code = "import sys, threadline_slack as t; t.SlackChannel(); print('slack_sdk' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
 
 
 def test_who_is_named_in_a_session_is_of_the_workspace() -> None:
