@@ -97,7 +97,9 @@ async def torture(tmp_path: Path) -> AsyncIterator[Torture]:
     assert marked(host) == []
 
 
-@pytest.mark.parametrize("how", ["sleep", "busy", "lock", "subprocess", "subtask", "stubborn"])
+@pytest.mark.parametrize(
+    "how", ["sleep", "busy", "lock", "subprocess", "subtask", "stubborn", "busy and stubborn"]
+)
 async def test_a_tool_that_blocks_the_loop_is_interrupted(torture: Torture, how: str) -> None:
     end, result = await torture.end(await torture.say("block", how=how))
     assert end["type"] == "turn.completed"

@@ -11,6 +11,7 @@ import threading
 import weakref
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any, TypeVar
 
 from threadline.agent.started import Started, current, mark_processes, within
@@ -125,4 +126,5 @@ class _Pool(ThreadPoolExecutor):
         started = current()
         if started is None:
             return super().submit(fn, *args, **kwargs)
-        return started.pool().submit(fn, *args, **kwargs)
+        # With the caller's context, which says whether the call is a dry run.
+        return started.pool().submit(copy_context().run, fn, *args, **kwargs)

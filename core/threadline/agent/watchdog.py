@@ -203,9 +203,11 @@ class _Watchdog:
         """End the step at this very place, if it is to be ended: called by the signal's handler."""
         if self._turned.is_set() or not self._may_strike(frame):
             return
-        if self._struck.is_set():
-            _strike_next_lines(frame)
+        again = self._struck.is_set()
         self._struck.set()
+        if again:
+            # Nothing may be called after this: it would be what gets the exception.
+            _strike_next_lines(frame)
         raise Blocked
 
     def _may_strike(self, frame: FrameType | None) -> bool:
@@ -237,10 +239,12 @@ def _give_signal_back() -> None:
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
-    with contextlib.suppress(RuntimeError):  # No loop runs.
+    try:
         watchdog = _watchdogs.get(asyncio.get_running_loop())
-        if watchdog is not None:
-            watchdog.strike(frame)
+    except RuntimeError:
+        watchdog = None
+    if watchdog is not None:
+        watchdog.strike(frame)
     if callable(_before):
         _before(number, frame)
 

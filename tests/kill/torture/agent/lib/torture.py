@@ -45,9 +45,15 @@ async def block(how: str) -> str:
         case "subtask":
             await asyncio.gather(_nap(), _nap())
         case "stubborn":
-            for _ in range(3):
+            while True:
                 try:
                     time.sleep(600)
+                except BaseException:
+                    continue
+        case "busy and stubborn":
+            while True:
+                try:
+                    pass
                 except BaseException:
                     continue
     return "came back"
