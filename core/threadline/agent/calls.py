@@ -200,17 +200,10 @@ def _is_stubbed(tool: Tool, ctx: ToolContext) -> bool:
 
 async def _work(tool: Tool, arguments: BaseModel, ctx: ToolContext) -> Returned | Raised | _Unfit:
     current_call.set(ctx)
-    function: Callable[[], Any]
-    if _is_stubbed(tool, ctx):
-        given = tool.by_name(arguments)
-        function = functools.partial(tool.dry_answer, given, to_json(given), ctx)
-    elif tool.execution == "agent":
-        from threadline.agent.scripts import run_script
-
-        given = arguments.model_dump(mode="json", by_alias=True)
-        function = functools.partial(run_script, tool, given, ctx)
-    else:
-        function = functools.partial(tool.function, **tool.keywords(arguments, ctx))
+    try:
+        function = _function(tool, arguments, ctx)
+    except Exception as error:
+        return Raised(error)
     outcome = await outcome_of(function, tool.name)
     if isinstance(outcome, Raised):
         return outcome
@@ -220,6 +213,18 @@ async def _work(tool: Tool, arguments: BaseModel, ctx: ToolContext) -> Returned 
         return _Unfit("it is not of the type that the tool declares", error)
     except Exception as error:
         return _Unfit(_message(error), error)
+
+
+def _function(tool: Tool, arguments: BaseModel, ctx: ToolContext) -> Callable[[], Any]:
+    """Return what to call: the stub, the script, or the tool's own function."""
+    if _is_stubbed(tool, ctx):
+        return functools.partial(tool.dry_answer, tool.by_name(arguments), ctx)
+    if tool.execution == "agent":
+        from threadline.agent.scripts import run_script
+
+        given = arguments.model_dump(mode="json", by_alias=True)
+        return functools.partial(run_script, tool, given, ctx)
+    return functools.partial(tool.function, **tool.keywords(arguments, ctx))
 
 
 def _converted(tool: Tool, value: Any, ctx: ToolContext) -> Any:

@@ -166,7 +166,7 @@ def envelope(value: Any) -> Envelope | None:
         case File():
             found = _gathered([value])
         case list() | tuple() if any(isinstance(item, File) for item in value):
-            found = _gathered(value)
+            found = _gathered(map(_as_part, value))
         case BaseModel() if {"content", "isError"} <= type(value).model_fields.keys():
             return envelope(value.model_dump(by_alias=True, exclude_none=True))
         case Mapping() if _is_envelope(value):
@@ -208,6 +208,13 @@ def _is_part(part: Any) -> bool:
                 isinstance(inner.get("text"), str) or isinstance(inner.get("blob"), (str, bytes))
             )
     return False
+
+
+def _as_part(item: Any) -> Any:
+    """Return what a list holds as a part of content: another value is shown as JSON."""
+    if isinstance(item, (str, File)) or _is_part(item):
+        return item
+    return json.dumps(to_json(item), ensure_ascii=False)
 
 
 def _gathered(parts: Iterable[Any], structured: Any = None, is_error: bool = False) -> Envelope:
@@ -256,13 +263,7 @@ def _shown(part: Any, attachment: Attachment | None) -> dict[str, Any]:
             "size": len(attachment.data),
         }
         return shown | ({"name": attachment.name} if attachment.name else {})
-    match part:
-        case str():
-            return {"type": "text", "text": part}
-        case Mapping():
-            return _reference(part)
-        case _:
-            return {"type": "text", "text": json.dumps(to_json(part), ensure_ascii=False)}
+    return {"type": "text", "text": part} if isinstance(part, str) else _reference(part)
 
 
 def _reference(part: Mapping[str, Any]) -> dict[str, Any]:

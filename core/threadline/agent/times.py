@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import Enum
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
 
@@ -131,7 +131,7 @@ class _Check:
             case Enum():
                 yield from self.value(value.value, place)
             case RootModel():
-                yield from self.value(value.root, replace(place, node=_node(type(value))))
+                yield from self.value(value.root, place)
             case BaseModel():
                 yield from self.fields(value, place)
             case _ if dataclasses.is_dataclass(value):
@@ -218,14 +218,10 @@ def _since_1970(number: float | Decimal) -> datetime | None:
 # Classes
 
 
-def _node(cls: type[Any]) -> Node:
-    return Node.of(json_schema(TypeAdapter(cls), by_alias=False))
-
-
 @functools.lru_cache(maxsize=512)
 def _slots(cls: Any) -> Mapping[str, _Slot]:
     """Return the fields of a model or a dataclass, by attribute."""
-    node = _node(cls)
+    node = Node.of(json_schema(TypeAdapter(cls), by_alias=False))
     slots: dict[str, _Slot] = {}
     for attribute, (names, hint) in _fields(cls).items():
         inner = node.property(attribute) or Node()
@@ -263,5 +259,4 @@ def _is_time(hint: Any) -> bool:
     """Tell whether a type names a time; its schema may hide that."""
     if isinstance(hint, type) and not typing.get_args(hint):
         return issubclass(hint, date)
-    inner = typing.get_args(hint)
-    return any(map(_is_time, inner[:1] if typing.get_origin(hint) is Annotated else inner))
+    return any(map(_is_time, typing.get_args(hint)))

@@ -73,7 +73,7 @@ class Tool:
         bound = inspect.signature(self.function).bind(*args, **kwargs)
         bound.apply_defaults()
         given = {name: bound.arguments[name] for name in self.fields}
-        answer = self.dry_answer(given, to_json(given), ctx)
+        answer = self.dry_answer(given, ctx)
         if inspect.iscoroutinefunction(self.function):
             return _soon(answer)
         return finished(answer)
@@ -111,11 +111,11 @@ class Tool:
         context = {self.context_parameter: ctx} if self.context_parameter is not None else {}
         return self.by_name(model) | context
 
-    def dry_answer(self, arguments: Mapping[str, Any], shown: Any, ctx: ToolContext) -> Any:
+    def dry_answer(self, arguments: Mapping[str, Any], ctx: ToolContext) -> Any:
         """Return what a dry run answers instead of running a write, or an awaitable of it."""
         if self.stub is not None:
             return self.stub.call(arguments, ctx)
-        return {"dryRun": True, "toolName": self.name, "input": shown}
+        return {"dryRun": True, "toolName": self.name, "input": to_json(arguments)}
 
     def renamed(self, name: str, source: str | None = None) -> Tool:
         """Return the same tool under another name, and from another source if one is given."""

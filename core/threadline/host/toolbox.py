@@ -124,7 +124,7 @@ class AgentTools:
             shown: dict[str, Any] = model.model_dump(mode="json", by_alias=True)
             if tool.times:
                 given = {} if call.input is None else dict(call.input)
-                return {k: v for k, v in shown.items() if k not in tool.times} | given
+                shown = {k: v for k, v in shown.items() if k not in tool.times} | given
             return shown if tool.validate(shown) == model else call.input
         except Exception:
             return call.input
