@@ -67,15 +67,24 @@ async def run(
     capture = _Capture(asyncio.get_running_loop(), limit)
     transport: asyncio.SubprocessTransport | None = None
     try:
-        transport, _ = await capture.loop.subprocess_exec(
-            lambda: capture,
-            *words,
-            stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
-            cwd=cwd if cwd is not None else home,
-            env=below.marks({**environment(home), **(env or {})}),
-            start_new_session=True,
+        spawning = asyncio.ensure_future(
+            capture.loop.subprocess_exec(
+                lambda: capture,
+                *words,
+                stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
+                cwd=cwd if cwd is not None else home,
+                env=below.marks({**environment(home), **(env or {})}),
+                start_new_session=True,
+            )
         )
-        below.led_by(transport.get_pid())
+        try:
+            # Cancelled half-way, asyncio would wait for pipes that a grandchild may hold for ever.
+            await _to_the_end(spawning)
+        finally:
+            if spawning.done() and not spawning.cancelled() and spawning.exception() is None:
+                transport = spawning.result()[0]
+                below.led_by(transport.get_pid())
+        assert transport is not None
         if stdin is not None:
             _feed(transport.get_pipe_transport(0), stdin)
         async with asyncio.timeout(timeout):
