@@ -25,6 +25,7 @@ __all__ = [
     "Rules",
     "Stop",
     "decide",
+    "team_of",
 ]
 
 TOKEN = r"slack:[TE][A-Z0-9]+:[CDG][A-Z0-9]+:(?:[0-9]+\.[0-9]+|dm)"
@@ -239,13 +240,13 @@ def _place(
 ) -> Place | None:
     channel, ts = _string(event.get("channel")), _string(message.get("ts"))
     thread = _string(message.get("thread_ts"))
-    team = _team(envelope)
+    team = team_of(envelope)
     flat = rules.flat_dms and _is_direct(event) and thread in ("", ts)
     place = Place(team, channel, None if flat else thread or ts)
     return place if re.fullmatch(TOKEN, place.token) else None
 
 
-def _team(envelope: Mapping[str, Any]) -> str:
+def team_of(envelope: Mapping[str, Any]) -> str:
     """Return the installed team; an installation for a whole organisation has the event's."""
     own = _authorization(envelope).get("team_id") or envelope.get("context_team_id")
     return _string(own) or _string(envelope.get("team_id"))
