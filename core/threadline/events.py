@@ -29,6 +29,7 @@ __all__ = [
     "ErrorInfo",
     "Event",
     "EventData",
+    "FeedbackGiven",
     "LogRecovered",
     "MessageAppended",
     "MessageCompleted",
@@ -339,6 +340,19 @@ class ArtifactTagged(EventData):
     title: str | None = None
 
 
+class FeedbackGiven(EventData):
+    """What somebody thinks of a turn's answer; of each person the last one about it counts.
+
+    ``message_ref`` is the channel's own name of the message that they saw.
+    """
+
+    rating: Literal["positive", "negative"] = "positive"
+    by: dict[str, Any] | None = None
+    turn_id: str | None = None
+    message_ref: str | None = None
+    comment: str | None = None
+
+
 class LogRecovered(EventData):
     """Indices ``from`` to ``to`` may have been seen before a power cut and are never used again."""
 
@@ -357,6 +371,7 @@ EVENT_TYPES: dict[str, type[EventData]] = {
     "agent.bound": AgentBound,
     "artifact.tagged": ArtifactTagged,
     "deliveries.cleared": DeliveriesCleared,
+    "feedback.given": FeedbackGiven,
     "log.recovered": LogRecovered,
     "message.appended": MessageAppended,
     "message.completed": MessageCompleted,

@@ -30,8 +30,8 @@ class Fault:
 class Room:
     """Where posts are sent; it cannot be searched.
 
-    ``faults`` are those of the next calls, by ``send``, ``find`` and ``edit``; ``always`` of all
-    others.
+    ``faults`` are those of the next calls, by ``send``, ``find``, ``edit`` and ``remove``;
+    ``always`` of all others.
     """
 
     method = "post"
@@ -39,6 +39,7 @@ class Room:
     def __init__(self, credential: str = "token") -> None:
         self.credential = credential
         self.posts: dict[str, Post] = {}
+        self.arrived = 0
         self.calls: list[str] = []
         self.faults: defaultdict[str, list[Fault | None]] = defaultdict(list)
         self.always: dict[str, Fault] = {}
@@ -50,11 +51,15 @@ class Room:
 
     async def send(self, post: Post) -> str:
         """Show a post."""
-        ref = f"ref-{len(self.posts) + 1}"
-        await self._call("send", lambda: self.posts.update({ref: post}))
+        ref = f"ref-{self.arrived + 1}"
+        await self._call("send", lambda: self._show(ref, post))
         return ref
 
-    async def _call(self, name: str, act: Callable[[], None]) -> None:
+    def _show(self, ref: str, post: Post) -> None:
+        self.arrived += 1
+        self.posts[ref] = post
+
+    async def _call(self, name: str, act: Callable[[], object]) -> None:
         self.calls.append(name)
         self.on_call(f"before {name}")
         planned = self.faults[name].pop(0) if self.faults[name] else self.always.get(name)
@@ -80,11 +85,15 @@ class Searchable(Room):
 
 
 class Full(Searchable):
-    """Its posts can be changed too."""
+    """Its posts can be changed and taken back, too."""
 
     async def edit(self, ref: str, post: Post) -> None:
         """Change a post."""
         await self._call("edit", lambda: self.posts.update({ref: post}))
+
+    async def remove(self, ref: str) -> None:
+        """Take a post back."""
+        await self._call("remove", lambda: self.posts.pop(ref, None))
 
 
 class MemoryStore:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from structlog.testing import capture_logs
-from tests.channel.outside import Fault, Full, Room
+from tests.channel.outside import Fault, Full, Room, Searchable
 from tests.host.serving import agent, by_header, serve, until
 
 from threadline import (
@@ -24,6 +24,7 @@ from threadline import (
     RouteContext,
     TryAgain,
     TurnCompleted,
+    TurnFailed,
 )
 from threadline.channel.context import Context
 from threadline.channel.outbox import PROGRESS_SECONDS
@@ -152,6 +153,11 @@ class Desk:
     async def rest(self, *, tick: float = 0.01) -> None:
         """Return when all is done."""
         await self.until(self.rests, tick=tick)
+
+    async def rest_of_handlers(self) -> None:
+        """Return when everything recorded so far was handled."""
+        owners = self.agent.core._owners
+        await self.until(lambda: all(self.agent.dispatcher.caught_up(one) for one in owners))
 
     async def kill(self, *, power_cut: bool = False) -> None:
         """End the process without warning, and start no other."""
@@ -328,6 +334,74 @@ async def test_an_answer_without_its_receipt_is_found(desks: Callable[..., Desk]
     await desk.rest()
     assert target.calls == ["send", "find"]
     assert [post["ref"] for post in await desk.outbound("d1")] == ["ref-1"]
+
+
+def in_parts(target: Room) -> Channel:
+    """Return a channel whose first attempt answers in three posts, and every other in one."""
+    channel = Channel(admission="coalesce")
+
+    @channel.on("message.completed")
+    async def answered(event: Event[MessageCompleted], ctx: EventContext) -> None:
+        again = "attempt" in event.data.text
+        for text in ["again"] if again else ["one", "two", "three"]:
+            await ctx.post(target, text)
+        await ctx.take_back_rest(target)
+
+    @channel.on("turn.failed")
+    async def failed(event: Event[TurnFailed], ctx: EventContext) -> None:
+        if event.data.code == "resume_limit" and not await ctx.answered():
+            await ctx.post(target, "no answer")
+
+    return channel
+
+
+@pytest.mark.parametrize("fault", [None, "lost", "fails"])
+async def test_a_shorter_answer_takes_back_the_rest_of_a_longer_one(
+    desks: Callable[..., Desk], fault: str | None
+) -> None:
+    target = Full()
+    desk = await desks(lambda: in_parts(target)).start()
+    desk.speaker.ending.clear()
+    await desk.say("hello", "d1")
+    await desk.until(lambda: len(target.posts) == 3, tick=0.01)
+    await desk.rest_of_handlers()
+    await desk.kill()
+    if fault is not None:
+        error = ConnectionResetError("reset")
+        target.faults["remove"] = [Fault(arrives=fault == "lost", error=error)]
+    await desk.start()
+    await desk.until(lambda: target.texts() == ["again"], tick=0.5)
+    desk.speaker.ending.set()
+    await desk.rest()
+    assert target.texts() == ["again"]
+    assert target.calls.count("send") == 3
+
+
+async def test_a_target_that_takes_nothing_back_is_named(desks: Callable[..., Desk]) -> None:
+    target = Searchable()
+    with capture_logs() as logs:
+        desk = await desks(lambda: in_parts(target)).start()
+        await desk.say("hello", "d1")
+        await desk.rest()
+    assert "Searchable has no remove()" in str([one for one in logs if "failed" in one["event"]])
+
+
+async def test_a_turn_that_fails_behind_its_answer_was_answered(
+    desks: Callable[..., Desk],
+) -> None:
+    target = Full()
+    desk = await desks(lambda: in_parts(target)).start()
+    desk.speaker.ending.clear()
+    session = (await desk.say("hello", "d1")).session_id
+    for _ in range(4):
+        await desk.until(lambda: target.posts, tick=0.01)
+        await desk.rest_of_handlers()
+        await desk.kill()
+        await desk.start()
+    await desk.rest()
+    (failed,) = [e for e in desk.events(session) if e["data"].get("code") == "resume_limit"]
+    assert failed["type"] == "turn.failed"
+    assert target.texts() == ["again"]
 
 
 async def test_what_is_said_outside_is_on_stable_storage_here(desks: Callable[..., Desk]) -> None:

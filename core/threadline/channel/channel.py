@@ -47,6 +47,7 @@ ChannelEventHandlers = TypedDict(
         "agent.bound": "_E[ev.AgentBound]",
         "artifact.tagged": "_E[ev.ArtifactTagged]",
         "deliveries.cleared": "_E[ev.DeliveriesCleared]",
+        "feedback.given": "_E[ev.FeedbackGiven]",
         "log.recovered": "_E[ev.LogRecovered]",
         "message.appended": "_E[ev.MessageAppended]",
         "message.completed": "_E[ev.MessageCompleted]",

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from threadline.agent.shelf import Place
-from threadline.channel.outbox import Post
+from threadline.channel.outbox import CanRemove, Post
 from threadline.errors import Forbidden, InvalidRequest, NotFound
 from threadline.principal import Principal
 from threadline.session.access import Action
@@ -354,6 +354,31 @@ class Context:
             reason=reason,
         )
 
+    async def feedback(
+        self,
+        token_or_id: str,
+        rating: Literal["positive", "negative"],
+        *,
+        turn_id: str | None = None,
+        message_ref: str | None = None,
+        comment: str | None = None,
+        principal: Principal | None = None,
+    ) -> None:
+        """Record what the caller, or another principal, thinks of an answer; durable on return.
+
+        It is ``feedback.given`` in the session's log; a later one of the same person about the same
+        turn takes its place. ``message_ref`` is the channel's name of the message. While the log
+        cannot be written it waits. Raises InvalidRequest, NotFound, Forbidden or StoreUnavailable.
+        """
+        session = self.session(token_or_id)
+        if session is None:
+            raise NotFound(f"There is no session {token_or_id[:80]!r}.")
+        by = principal or self.principal
+        if not self._may_send(principal, session.record):
+            raise Forbidden("This session belongs to another principal.")
+        more = {"turnId": turn_id, "messageRef": message_ref, "comment": comment}
+        await self._runtime.feedback(session.id, rating, by, more)
+
     async def delete(self, token_or_id: str) -> bool:
         """Remove a session with its log, history and workspace; False when there is none."""
         session = self.session(token_or_id, action="delete")
@@ -488,8 +513,10 @@ class EventContext(Context):
         event: Event[Any] | None = None,
         identity: str = "",
         deadline: Deadline | None = None,
+        answer: Callable[[], Awaitable[str | None]] | None = None,
     ) -> None:
         super().__init__(runtime, session.record.owner)
+        self._answer = answer
         self.session_record = session
         self.event = event
         self._identity = identity
@@ -520,6 +547,39 @@ class EventContext(Context):
         post = Post(post_id, session_id, turn_id, text, metadata or {})
         with self._deadline.held() if self._deadline else contextlib.nullcontext():
             return await self._runtime.outbox.post(post, target)
+
+    async def take_back_rest(self, target: Target) -> None:
+        """Take back what this handler posted before, beyond what it has posted now.
+
+        A turn's answer may have stood in three messages when the host died, and the one after it
+        takes one; the two that are left over go. It is for posts without a key; the target needs
+        ``remove``. Raises TypeError when it has none.
+        """
+        if not isinstance(target, CanRemove):
+            raise TypeError(f"{type(target).__name__} has no remove().")
+        for record in self._posted(f"{self._identity}/"):
+            number = record.post_id.rpartition("/")[2]
+            if number.isdecimal() and int(number) > self._unnamed:
+                with self._deadline.held() if self._deadline else contextlib.nullcontext():
+                    await self._runtime.outbox.take_back(record, target)
+
+    async def answered(self) -> bool:
+        """Tell whether a final answer to what the event's turn was asked is on display already.
+
+        A turn can fail behind its answer, as when the host died in between too often.
+        """
+        name = await self._answer() if self._answer is not None else None
+        if name is None:
+            return False
+        rest = (one.post_id.partition(name)[2][:1] for one in self._posted(name) if one.ref)
+        return any(begins in ("", "#", "/") for begins in rest)
+
+    def _posted(self, begins: str) -> list[OutboundRecord]:
+        """Return the session's posts whose names begin so."""
+        session_id = self.session_record.id
+        prefix = f"{session_id}/{self.channel}/{begins}"
+        posts = self._runtime.store.outbound(session_id)
+        return [record for record in posts if record.post_id.startswith(prefix)]
 
     def _next_name(self) -> str:
         self._unnamed += 1

@@ -286,10 +286,14 @@ class Dispatcher:
         final = event["type"] == "message.completed" and data["finishReason"] == "stop"
         if not final or turn_id is None or data.get("parentCallId") is not None:
             return f"event/{event['index']}"
+        return f"answer/{await self._origin(line, turn_id)}"
+
+    async def _origin(self, line: _Line, turn_id: str) -> str:
+        """Return the turn that was first asked."""
         if turn_id not in line.origins:
             origins = await self._core.origins(line.session.id)
             line.origin_is(turn_id, origins.get(turn_id, turn_id))
-        return f"answer/{line.origins[turn_id]}"
+        return line.origins[turn_id]
 
     async def _run(
         self,
@@ -303,7 +307,12 @@ class Dispatcher:
         seconds = PROGRESS_SECONDS if event["type"] in PROGRESS else HANDLER_SECONDS
         deadline = Deadline(self._core.services.clock, seconds)
         session = Session(line.session, line.runtime)
-        context = EventContext(line.runtime, session, parsed, identity, deadline)
+
+        async def answer() -> str | None:
+            turn_id = parsed.turn_id
+            return None if turn_id is None else f"answer/{await self._origin(line, turn_id)}"
+
+        context = EventContext(line.runtime, session, parsed, identity, deadline, answer)
         try:
             with span("threadline.handler", type=event["type"], session=line.session.id):
                 async with deadline:

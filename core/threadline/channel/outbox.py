@@ -23,6 +23,7 @@ from threadline.channel.limiter import Limiter
 from threadline.channel.target import (
     CanEdit,
     CanFind,
+    CanRemove,
     Post,
     Target,
     TryAgain,
@@ -34,7 +35,7 @@ from threadline.errors import NotFound, StoreUnavailable
 from threadline.store.base import OutboundRecord, Store
 from threadline.telemetry import span
 
-__all__ = ["CanEdit", "CanFind", "Outbox", "Post", "Target", "TryAgain"]
+__all__ = ["CanEdit", "CanFind", "CanRemove", "Outbox", "Post", "Target", "TryAgain"]
 
 log = structlog.get_logger("threadline.channel")
 
@@ -111,6 +112,26 @@ class Outbox:
             return True
         log.warning("outbound.not_edited", session=kept.session_id, post=kept.post_id, ref=kept.ref)
         return False
+
+    async def take_back(self, record: OutboundRecord, target: Target) -> None:
+        """See to it that the target does not show a post any more; one that failed stays noted.
+
+        The next post of the same name is sent anew. Raises NotFound when the session is gone.
+        """
+        one = self._posting.setdefault(record.post_id, asyncio.Lock())
+        async with one:
+            if record.settled and record.ref is None:
+                return
+            post = Post(record.post_id, record.session_id, record.turn_id, "")
+            removal = _Removal(post, target, ref=record.ref, maybe_sent=True, same_text=True)
+            gone = dataclasses.replace(record, ref=None, digest=None, failure="It was taken back.")
+            try:
+                await self._retried(removal)
+            except Exception as error:
+                self._check_session(post)
+                await self._give_up(record, removal, error)
+                return
+            await self._settle(gone)
 
     async def progress(self, target: Target, call: Callable[[], Awaitable[Any]]) -> bool:
         """Make a call if nobody has to wait for it; False when it was left out or failed."""
@@ -276,6 +297,19 @@ class _Attempt:
         if isinstance(told, TryAgain) and told.sent is False and self._sure_before:
             self._maybe_sent = False
         return told
+
+
+class _Removal(_Attempt):
+    """The removal of a post that may be there."""
+
+    async def run(self) -> str:
+        """Look it up if need be, and take it back."""
+        target = self.target
+        if self.ref is None and isinstance(target, CanFind):
+            self.ref = _found(await target.find(self.post))
+        if self.ref is not None and isinstance(target, CanRemove):
+            await target.remove(self.ref)
+        return self.ref or ""
 
 
 def _is_ours(error: BaseException) -> bool:

@@ -17,7 +17,7 @@ from threadline.channel.context import Delivery, Session
 from threadline.channel.limiter import Limiter
 from threadline.channel.outbox import Outbox
 from threadline.clock import instant, iso
-from threadline.errors import InvalidRequest, NotFound
+from threadline.errors import InvalidRequest, NotFound, StoreUnavailable
 from threadline.harness.base import ToolResult
 from threadline.ids import is_delivery_id, is_session_id, new_id
 from threadline.principal import Principal
@@ -29,6 +29,7 @@ from threadline.store.base import AcceptRequest, Admission, Mode, SessionRecord
 __all__ = ["ChannelRuntime"]
 
 MAX_TITLE = 300
+MAX_FEEDBACK = 10_000
 
 
 class ChannelRuntime:
@@ -190,6 +191,21 @@ class ChannelRuntime:
         """Stop a session's turn."""
         moment = iso(before) if before is not None else None
         return await self.core.stop(session_id, clear_pending=clear_pending, before=moment)
+
+    async def feedback(
+        self, session_id: str, rating: str, by: Principal, more: Mapping[str, str | None]
+    ) -> None:
+        """Record what somebody thinks of an answer."""
+        if rating not in ("positive", "negative"):
+            raise InvalidRequest(f"rating is 'positive' or 'negative', not {rating!r}.")
+        said = {name: value for name, value in more.items() if value is not None}
+        for name, value in said.items():
+            _check_text(name, value)
+            if len(value) > MAX_FEEDBACK:
+                raise InvalidRequest(f"{name} has at most {MAX_FEEDBACK:,} characters.")
+        data = {"rating": rating, "by": by.to_wire(), **said}
+        if not await self.core.note(session_id, "feedback.given", data):
+            raise StoreUnavailable("The session cannot record this now. Send it again in a moment.")
 
     def find(self, token_or_id: str) -> Session | None:
         """Return a session by this channel's token, else by its id."""

@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from threadline.errors import ThreadlineError
 
-__all__ = ["CanEdit", "CanFind", "Post", "Target", "TryAgain", "sentence", "understood"]
+__all__ = ["CanEdit", "CanFind", "CanRemove", "Post", "Target", "TryAgain", "sentence", "understood"]
 
 _SENTENCE = 1000
 _RETRIED_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -116,6 +116,14 @@ class CanEdit(Protocol):
 
     async def edit(self, ref: str, post: Post) -> None:
         """Make the post say what ``post`` says."""
+
+
+@runtime_checkable
+class CanRemove(Protocol):
+    """A target whose posts can be taken back."""
+
+    async def remove(self, ref: str) -> None:
+        """Take the post back; one that is gone already is no error."""
 
 
 def understood(error: BaseException) -> Exception:

@@ -73,6 +73,15 @@ def progress(event: Mapping[str, Any]) -> Iterator[Piece]:
             yield _note(f"asked {data.get('agent')}: {inline(data.get('prompt'))}")
         case "artifact.tagged":
             yield _note(f"artifact {data.get('kind')}: {data.get('title') or data.get('key')}")
+        case "feedback.given":
+            yield _note(rated(data))
+
+
+def rated(data: Mapping[str, Any]) -> str:
+    """Say who thinks what of an answer, by the data of ``feedback.given``."""
+    by = data.get("by") or {}
+    comment = f": {inline(data['comment'])}" if data.get("comment") else ""
+    return f"{data.get('rating')} feedback by {by.get('name') or by.get('id')}{comment}"
 
 
 def waiting(data: Mapping[str, Any]) -> str:

@@ -114,6 +114,7 @@ class AgentRuntime:
             self.dispatcher.add(runtime)
         self.services.preparer = self._prepare
         self._started: list[ChannelRuntime] = []
+        self._all_started = asyncio.Event()
 
     def _channels(self, chain: Chain | None) -> list[Channel]:
         channels = dict(self.project.channels)
@@ -133,11 +134,21 @@ class AgentRuntime:
         return list(channels.values())
 
     def _prepare(self, delivery: DeliveryRecord) -> Awaitable[Prepared | None] | None:
-        """Let the channel that took a delivery fetch what belongs to it."""
+        """Let the channel that took a delivery fetch what belongs to it.
+
+        What waits since before a restart is prepared when the channels have started.
+        """
         runtime = self.runtimes.get(delivery.channel)
         if runtime is None or runtime.channel.prepare is None:
             return None
-        return runtime.channel.prepare(Context(runtime), delivery)
+        if self._all_started.is_set():
+            return runtime.channel.prepare(Context(runtime), delivery)
+        return self._prepare_later(delivery)
+
+    async def _prepare_later(self, delivery: DeliveryRecord) -> Prepared | None:
+        await self._all_started.wait()
+        work = self._prepare(delivery)
+        return None if work is None else await work
 
     @property
     def http(self) -> ChannelRuntime:
@@ -163,6 +174,7 @@ class AgentRuntime:
             for runtime in self.runtimes.values():
                 self._started.append(runtime)
                 await runtime.channel.on_start(Context(runtime))
+            self._all_started.set()
             self.dispatcher.start()
         except BaseException:
             await self.drain(0.0)

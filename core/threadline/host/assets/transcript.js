@@ -145,6 +145,12 @@ export class Transcript {
     this.#place(line);
   }
 
+  on_feedback_given({ rating, by, comment }) {
+    const who = by?.name || by?.id || "somebody";
+    const words = rating === "negative" ? "Not helpful" : "Helpful";
+    this.#place(note(`${words}, says ${who}${comment ? `: ${comment}` : "."}`));
+  }
+
   on_log_recovered({ from, to }) {
     this.#place(note(`The log goes on after a power cut; numbers ${from} to ${to} are not used.`));
   }
