@@ -1,0 +1,100 @@
+"""Mentions and commands count in what people wrote themselves, and nowhere else."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from threadline_github.prose import command, mentions, prose
+
+BOT = "agent-fixture[bot]"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "@agent-fixture review",
+        "please @Agent-Fixture",
+        "(@agent-fixture).",
+        "**@agent-fixture** go",
+        "- @agent-fixture in a list",
+        "# @agent-fixture in a heading",
+        "| a |\n|---|\n| @agent-fixture |",
+        "> quoted\n\n@agent-fixture answered",
+        "@agent-fixture[bot] go",
+        "@agent-fixture.\nmore",
+        "<b>@agent-fixture</b>",
+        "you, @agent-fixture, and @dev-one",
+    ],
+)
+def test_a_mention_in_prose_counts(text: str) -> None:
+    assert mentions(text, BOT)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "> @agent-fixture please review",
+        "> quoted\nlazily @agent-fixture",
+        "```\n@agent-fixture deploy\n```",
+        "~~~\n@agent-fixture deploy",
+        "    @agent-fixture deploy",
+        "inline `@agent-fixture stop`",
+        "mail x@agent-fixture.test",
+        "@agent-fixture-two",
+        "@agent-fixture_two",
+        "@agent-fixture/team",
+        "@@agent-fixture",
+        "https://x.test/@agent-fixture",
+        "<!-- @agent-fixture hidden -->",
+        "<!-- never closed @agent-fixture",
+        "a <!-- @agent-fixture --> b",
+        '<a href="@agent-fixture">x</a>',
+        "![@agent-fixture](x.png)",
+        "agent-fixture without a sign",
+    ],
+)
+def test_a_mention_elsewhere_is_none(text: str) -> None:
+    assert not mentions(text, BOT)
+
+
+def test_the_gap_of_code_joins_nothing() -> None:
+    assert prose("a`b`c") == ["a\x00c"]
+    assert not mentions("@agent`x`-fixture", BOT)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("/review", ("review", "")),
+        ("/Review  the tests \nplease", ("review", "the tests")),
+        ("first\n/deploy now", ("deploy", "now")),
+        ("see /review", None),
+        ("> /review", None),
+        ("`/review`", None),
+        ("/usr/bin is a path", None),
+        ("/", None),
+    ],
+)
+def test_commands(text: str, found: tuple[str, str] | None) -> None:
+    assert command(text) == found
+
+
+@given(st.text(max_size=400))
+def test_any_text_is_read(text: str) -> None:
+    mentions(text, BOT)
+    command(text)
+    assert mentions(f"{text.replace('@', '')}\n\n@agent-fixture", BOT) or _hides(text)
+
+
+def _hides(text: str) -> bool:
+    """Tell whether what comes behind a text may be inside of its code, comment or HTML."""
+    return any(mark in text for mark in ("`", "~", "<", "$"))
+
+
+@given(st.text(alphabet="@agent-fixture `>\n", max_size=80))
+def test_what_is_quoted_never_counts(text: str) -> None:
+    quoted = "\n".join(f"> {line}" for line in text.split("\n"))
+    assert not mentions(quoted, BOT)
