@@ -8,6 +8,7 @@ type is read with :class:`EventData`. Writers do not use these models; see :mod:
 
 from __future__ import annotations
 
+import functools
 from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar
 
@@ -423,4 +424,10 @@ def parse_event(line: bytes | str | dict[str, Any]) -> Event[Any]:
 
         raw = orjson.loads(line)
     model = EVENT_TYPES.get(str(raw.get("type")), EventData)
-    return Event[model].model_validate(raw)  # type: ignore[valid-type]
+    return _typed(model).model_validate(raw)
+
+
+@functools.cache
+def _typed(model: type[EventData]) -> type[Event[Any]]:
+    """Return the class of such events; pydantic itself forgets it when nobody holds it."""
+    return Event[model]  # type: ignore[valid-type]

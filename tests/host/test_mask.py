@@ -13,6 +13,7 @@ def test_which_variables_hold_secrets() -> None:
         "DB_PASSWORD": "correct horse",
         "OPENAI_API_KEY": "sk-longer-than-eight",
         "APP_PRIVATE_KEY": "line one\nline two",
+        "SLACK_ENCRYPTION_KEY": "a-key-of-fernet",
         "SHORT_TOKEN": "1234567",
         "PATH": "/usr/bin:/bin",
     }
@@ -22,6 +23,7 @@ def test_which_variables_hold_secrets() -> None:
         "correct horse",
         "sk-longer-than-eight",
         "line one\nline two",
+        "a-key-of-fernet",
         "given-token",
     }
 

@@ -24,6 +24,7 @@ from threadline.channel.outbox import PROGRESS_SECONDS
 from threadline.channel.progress import ENDINGS, PROGRESS, Lane, Texts
 from threadline.channel.runtime import ChannelRuntime
 from threadline.channel.target import sentence
+from threadline.channel.turnstile import Turnstile
 from threadline.errors import NotFound
 from threadline.events import Event, parse_event
 from threadline.session.core import SessionCore
@@ -37,6 +38,7 @@ log = structlog.get_logger("threadline.channel")
 HANDLER_SECONDS = 1200.0
 _REMEMBERED = 10_000
 _TURNS = 16
+_HANDLING = 8  # sessions
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0
 
 
@@ -110,6 +112,7 @@ class Dispatcher:
         # The store's cursors are written late, so a running process trusts its own.
         self._lines: OrderedDict[str, _Line] = OrderedDict()
         self._open = False
+        self._handling = Turnstile(_HANDLING)
         core.services.subscribers = self
 
     def add(self, runtime: ChannelRuntime) -> None:
@@ -224,7 +227,8 @@ class Dispatcher:
             while line.dirty:
                 line.dirty = False
                 try:
-                    await self._catch_up(line)
+                    async with self._handling.place():
+                        await self._catch_up(line)
                     wait = _FIRST_WAIT
                 except _NotOpen:
                     return

@@ -13,7 +13,16 @@ from typing import Any, Protocol, runtime_checkable
 
 from threadline.errors import ThreadlineError
 
-__all__ = ["CanEdit", "CanFind", "CanRemove", "Post", "Target", "TryAgain", "sentence", "understood"]
+__all__ = [
+    "CanEdit",
+    "CanFind",
+    "CanRemove",
+    "Post",
+    "Target",
+    "TryAgain",
+    "sentence",
+    "understood",
+]
 
 _SENTENCE = 1000
 _RETRIED_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})

@@ -112,7 +112,9 @@ def _add_installed(arguments: Sequence[str]) -> None:
 
     for entry in entry_points(group="threadline.commands"):
         if entry.name not in app:
-            app.command(entry.value, name=entry.name, help=f"Commands of {entry.module}.")
+            app.command(
+                entry.value, name=entry.name, help=f"Set up and check {entry.name} channels."
+            )
 
 
 def _command(arguments: Sequence[str]) -> str:

@@ -16,11 +16,12 @@ from threadline.agent.scripts import Scripts
 from threadline.agent.shelf import Shelf
 from threadline.agent.started import end_all
 from threadline.channel.auth import AuthRequest, Policy, local_dev_strict
-from threadline.channel.channel import Channel
+from threadline.channel.channel import Channel, Prepare
 from threadline.channel.context import Context
 from threadline.channel.limiter import Limiter
 from threadline.channel.outbound import Dispatcher
 from threadline.channel.runtime import ChannelRuntime
+from threadline.channel.turnstile import Turnstile
 from threadline.clock import Clock, SystemClock
 from threadline.errors import ProjectError
 from threadline.host.toolbox import AgentTools
@@ -44,6 +45,7 @@ _ALWAYS = ("mcp", "mcp-tools")
 _IS_LOCAL = local_dev_strict()
 _LAST_WORDS_SECONDS = 1.0
 _STOP_SECONDS = 5.0
+_PREPARING = 8  # messages
 
 
 class AgentRuntime:
@@ -115,6 +117,7 @@ class AgentRuntime:
         self.services.preparer = self._prepare
         self._started: list[ChannelRuntime] = []
         self._all_started = asyncio.Event()
+        self._preparing = Turnstile(_PREPARING)
 
     def _channels(self, chain: Chain | None) -> list[Channel]:
         channels = dict(self.project.channels)
@@ -141,14 +144,14 @@ class AgentRuntime:
         runtime = self.runtimes.get(delivery.channel)
         if runtime is None or runtime.channel.prepare is None:
             return None
-        if self._all_started.is_set():
-            return runtime.channel.prepare(Context(runtime), delivery)
-        return self._prepare_later(delivery)
+        return self._prepared(runtime, runtime.channel.prepare, delivery)
 
-    async def _prepare_later(self, delivery: DeliveryRecord) -> Prepared | None:
+    async def _prepared(
+        self, runtime: ChannelRuntime, prepare: Prepare, delivery: DeliveryRecord
+    ) -> Prepared | None:
         await self._all_started.wait()
-        work = self._prepare(delivery)
-        return None if work is None else await work
+        async with self._preparing.place():
+            return await prepare(Context(runtime), delivery)
 
     @property
     def http(self) -> ChannelRuntime:

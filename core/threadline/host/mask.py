@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 __all__ = ["masker", "secret_values"]
 
-_NAME = re.compile(r"(TOKEN|SECRET|PASSWORD|API_KEY|PRIVATE_KEY)$")
+_NAME = re.compile(r"(TOKEN|SECRET|PASSWORD|API_KEY|ENCRYPTION_KEY|PRIVATE_KEY)$")
 _SHORTEST = 8
 MASK = b"[masked]"
 _DIGIT = re.compile(rb"[0-9]")
