@@ -1,4 +1,4 @@
-"""What an event of Slack means for the agent: nothing, a question, or a stop; no I/O.
+"""What an event of Slack means for the agent: nothing, a question, a stop, an alert; no I/O.
 
 One post may come as ``message`` and as ``app_mention``, each with an event id of its own, and again
 when it was not acknowledged. It is known by its team, channel and ``ts``, whatever carried it.
@@ -12,12 +12,15 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from threadline_slack.places import TOKEN, Me, Person, Place, known, person_of, string, team_of
 from threadline_slack.text import File, Text, is_stop, mentions, read
+from threadline_slack.watch import Watch, fingerprint, own_content
 
 __all__ = [
     "TOKEN",
     "Ask",
     "Decision",
+    "Gone",
     "Ignore",
     "Me",
     "Person",
@@ -28,26 +31,8 @@ __all__ = [
     "team_of",
 ]
 
-TOKEN = r"slack:[TE][A-Z0-9]+:[CDG][A-Z0-9]+:(?:[0-9]+\.[0-9]+|dm)"
 _TS = re.compile(r"[0-9]+\.[0-9]+")
-_SPOKEN = frozenset({None, "", "file_share", "thread_broadcast", "me_message", "bot_message"})
-_FLAT = "dm"
-
-
-@dataclass(frozen=True, slots=True)
-class Me:
-    """The app's own ids, as far as they are known; an event names the first and the last too."""
-
-    user: str | None = None
-    bot: str | None = None
-    app: str | None = None
-
-    def wrote(self, message: Mapping[str, Any]) -> bool:
-        """Tell whether a message is the app's own: by its user, its bot or its app."""
-        profile = message.get("bot_profile")
-        app = message.get("app_id") or (profile.get("app_id") if isinstance(profile, dict) else "")
-        pairs = (self.user, message.get("user")), (self.bot, message.get("bot_id")), (self.app, app)
-        return any(own and own == given for own, given in pairs)
+_SPOKEN = frozenset({"", "file_share", "thread_broadcast", "me_message", "bot_message"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,38 +59,6 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
-    """Who posted: a user, or a bot that has none; ``team`` is their own, if Slack says it."""
-
-    team: str
-    user: str
-    bot: bool = False
-    external: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a conversation is; ``root`` is None outside of threads, in a flat conversation."""
-
-    team: str
-    channel: str
-    root: str | None
-
-    @property
-    def token(self) -> str:
-        """The continuation token."""
-        return f"slack:{self.team}:{self.channel}:{self.root or _FLAT}"
-
-    @classmethod
-    def of(cls, token: str) -> Place:
-        """Read a token; raises ValueError when it is none."""
-        if re.fullmatch(TOKEN, token) is None:
-            raise ValueError(f"{token!r} is not a token of this channel.")
-        _, team, channel, root = token.split(":")
-        return cls(team, channel, None if root == _FLAT else root)
-
-
-@dataclass(frozen=True, slots=True)
 class Ignore:
     """Nothing is to be done, for a reason."""
 
@@ -116,7 +69,12 @@ class Ignore:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A message for the agent."""
+    """A message for the agent.
+
+    ``watch`` is there when nobody asked: the channel is watched. ``change`` names the new content
+    of a post that its app changed; ``at`` is when it was posted, or changed, as Slack has it.
+    ``digest``: it is one of a storm, ``place`` is where the storm is handled.
+    """
 
     place: Place
     ts: str
@@ -124,11 +82,22 @@ class Ask:
     text: str
     said: Text = field(default_factory=lambda: Text(""))
     mentioned: bool = False
+    watch: Watch | None = None
+    change: str = ""
+    at: str = ""
+    digest: bool = False
 
     @property
     def delivery_id(self) -> str:
-        """The post's own name, the same for its twins and retries."""
-        return f"{self.place.team}:{self.place.channel}:{self.ts}"
+        """The post's own name, the same for its twins and retries; a change has one for itself."""
+        name = f"{self.place.team}:{self.place.channel}:{self.ts}"
+        return f"{name}:{self.change}" if self.change else name
+
+    @property
+    def opens(self) -> bool:
+        """True for an alert that is no answer to anything: the first post of its thread."""
+        first = self.digest or self.place.root == self.ts
+        return self.watch is not None and first and not self.change
 
     @property
     def files(self) -> Collection[File]:
@@ -138,14 +107,49 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The whole message says stop; what was asked behind it goes on."""
+    """The whole message says stop; what was asked behind it goes on.
+
+    ``addressed``: to the agent; else it may be meant for another.
+    """
 
     place: Place
     ts: str
     person: Person
+    addressed: bool = True
 
 
-Decision: TypeAlias = Ignore | Ask | Stop
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A post was deleted; ``root``: its thread's first one, ``own``: the agent's.
+
+    ``place`` is where it was; without ``previous_message``, which Slack may leave out, it is taken
+    for a post outside of threads.
+    """
+
+    place: Place
+    ts: str
+    root: bool = False
+    own: bool = False
+
+
+Decision: TypeAlias = Ignore | Ask | Stop | Gone
+
+
+@dataclass(frozen=True, slots=True)
+class _Post:
+    """What a decision is made of."""
+
+    event: Mapping[str, Any]
+    message: Mapping[str, Any]
+    place: Place
+    ts: str
+    person: Person
+    watch: Watch | None
+    change: str
+
+    @property
+    def is_reply(self) -> bool:
+        return self.place.root != self.ts
 
 
 def decide(
@@ -154,76 +158,109 @@ def decide(
     rules: Rules,
     *,
     joined: Callable[[str], bool] = lambda _: False,
+    watched: Callable[[str], Watch | None] = lambda _: None,
 ) -> Decision:
     """Return what an ``event_callback`` asks for; ``joined`` tells whether a token has a session.
 
-    Nothing here depends on how often, by which event or with which retry header a post came.
+    ``watched`` says how a channel is watched, by its id. Nothing here depends on how often, by
+    which event or with which retry header a post came.
     """
     event = envelope.get("event")
     if not isinstance(event, dict) or event.get("type") not in ("message", "app_mention"):
         return Ignore("an event that is not a message")
-    me = _known(envelope, me)
-    message = _message(event, me)
+    me = known(envelope, me)
+    if (deleted := _deleted(event)) is not None:
+        return _gone(envelope, event, deleted, me, rules)
+    watch = watched(string(event.get("channel")))
+    message = _message(event, me, watch)
     if isinstance(message, Ignore):
         return message
     if me.wrote(message):
         return Ignore("the agent's own post")
-    place, ts = _place(envelope, event, message, rules), str(message.get("ts", ""))
+    place, ts = _place(envelope, event, message, rules), string(message.get("ts"))
     if place is None or _TS.fullmatch(ts) is None:
         return Ignore("a post without a place")
-    person = _person(envelope, message, place.team)
-    if isinstance(person, Ignore):
-        return person
-    if (refused := _refused(person, rules)) is not None:
+    person = person_of(envelope, message, place.team)
+    if person is None:
+        return Ignore("a post whose author is not known")
+    if (refused := _refused(person, rules, watch)) is not None:
         return Ignore(refused, place, person)
-    return _asked(event, message, me, rules, place, ts, person, joined)
+    change = fingerprint(message) if person.bot and message is not event and watch else ""
+    return _meant(_Post(event, message, place, ts, person, watch, change), me, rules, joined)
 
 
-def _asked(
-    event: Mapping[str, Any],
-    message: Mapping[str, Any],
-    me: Me,
-    rules: Rules,
-    place: Place,
-    ts: str,
-    person: Person,
-    joined: Callable[[str], bool],
-) -> Decision:
-    mentioned = event["type"] == "app_mention" or (
-        me.user is not None and mentions(message, me.user)
-    )
-    follows = rules.follow_ups and place.root != ts and joined(place.token)
-    if not (mentioned or _is_direct(event) or follows):
+def _meant(post: _Post, me: Me, rules: Rules, joined: Callable[[str], bool]) -> Decision:
+    watch, place, person = post.watch, post.place, post.person
+    is_alert = person.bot and watch is not None
+    mentioned = _is_mention(post, me)
+    addressed = mentioned or _is_direct(post.event)
+    heard = joined(place.token)
+    if is_stop(string(post.message.get("text")), bot=me.user) and not post.message.get("files"):
+        follows = rules.follow_ups and watch is None and post.is_reply and heard
+        if not is_alert and (addressed or heard or watch is not None):
+            return Stop(place, post.ts, person, addressed or follows)
+    if watch is not None and (post.change or not addressed):
+        return _alert(post, watch)
+    if not addressed and not (rules.follow_ups and post.is_reply and heard):
         return Ignore("nobody asked the agent", place, person)
-    if is_stop(_string(message.get("text")), bot=me.user) and not message.get("files"):
-        return Stop(place, ts, person)
-    said = read(message, bot=me.user)
-    return Ask(place, ts, person, said.text or _unsaid(said), said, mentioned)
+    said = read(post.message, bot=me.user)
+    text = said.text or _unsaid(said, mentioned)
+    return Ask(place, post.ts, person, text, said, mentioned, at=post.ts)
 
 
-def _unsaid(said: Text) -> str:
+def _alert(post: _Post, watch: Watch) -> Ask | Ignore:
+    """Return a post in a watched channel that nobody addressed to the agent."""
+    if post.is_reply and (post.change or watch.posts == "top_level"):
+        return Ignore("a reply in a watched channel", post.place, post.person)
+    said = read(own_content(post.message))
+    if not said.text and not said.files:
+        return Ignore("a post that says nothing", post.place, post.person)
+    at = string(post.event.get("event_ts")) if post.change else post.ts
+    return Ask(
+        post.place,
+        post.ts,
+        post.person,
+        said.text or _unsaid(said),
+        said,
+        watch=watch,
+        change=post.change,
+        at=at if _TS.fullmatch(at) else post.ts,
+    )
+
+
+def _is_mention(post: _Post, me: Me) -> bool:
+    """Tell whether a post mentions the agent; in an alert, in its own words."""
+    if me.user is not None and mentions(post.message, me.user):
+        return True
+    quoted = post.watch is not None and post.person.bot and me.user is not None
+    return bool(post.event["type"] == "app_mention") and not quoted
+
+
+def _unsaid(said: Text, mentioned: bool = False) -> str:
     """Return what to tell the model of a post without words."""
     if said.files:
         return f"(No words, only: {', '.join(file.name for file in said.files)})"
-    return "(I mentioned you without a question.)"
+    return "(I mentioned you without a question.)" if mentioned else "(A message without words.)"
 
 
-def _known(envelope: Mapping[str, Any], me: Me) -> Me:
-    """Return the app's ids, those that the envelope names before those that we know."""
-    found = _authorization(envelope)
-    user = _string(found.get("user_id")) if found.get("is_bot", True) else ""
-    return Me(user or me.user, me.bot, _string(envelope.get("api_app_id")) or me.app)
+def _message(event: Mapping[str, Any], me: Me, watch: Watch | None) -> Mapping[str, Any] | Ignore:
+    """Return the message of an event.
 
-
-def _message(event: Mapping[str, Any], me: Me) -> Mapping[str, Any] | Ignore:
-    """Return the message of an event; of an edit only when it adds the first mention."""
+    Of an edit only when it adds the first mention, or when an app changes what its post in a
+    watched channel says.
+    """
     subtype = event.get("subtype")
-    if subtype in _SPOKEN:
+    if _is_spoken(subtype):
         return event
     if subtype != "message_changed":
         return Ignore(f"a message of subtype {subtype}")
     now, before = event.get("message"), event.get("previous_message")
-    if not isinstance(now, dict) or now.get("subtype") not in _SPOKEN or not now.get("user"):
+    if not isinstance(now, dict) or not _is_spoken(now.get("subtype")):
+        return Ignore("an edit that is not of a message")
+    if watch is not None and now.get("bot_id"):
+        same = isinstance(before, dict) and fingerprint(now) == fingerprint(before)
+        return Ignore("an edit that says nothing new") if same else now
+    if not now.get("user"):
         return Ignore("an edit whose author is not known")
     if me.user is None or not now.get("edited") or not mentions(now, me.user):
         return Ignore("an edit")
@@ -232,57 +269,58 @@ def _message(event: Mapping[str, Any], me: Me) -> Mapping[str, Any] | Ignore:
     return now
 
 
+def _is_spoken(subtype: Any) -> bool:
+    """Tell whether a post of this subtype is somebody's words, and not a notice."""
+    return subtype is None or (isinstance(subtype, str) and subtype in _SPOKEN)
+
+
+def _deleted(event: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the post that an event says is deleted; a root with replies leaves a tombstone."""
+    now, before = event.get("message"), event.get("previous_message")
+    post = before if isinstance(before, dict) else {}
+    if event.get("subtype") == "message_deleted":
+        return {**post, "ts": event.get("deleted_ts") or post.get("ts")}
+    if event.get("subtype") == "message_changed" and isinstance(now, dict):
+        return {**now, **post} if now.get("subtype") == "tombstone" else None
+    return None
+
+
+def _gone(
+    envelope: Mapping[str, Any],
+    event: Mapping[str, Any],
+    post: Mapping[str, Any],
+    me: Me,
+    rules: Rules,
+) -> Gone | Ignore:
+    place, ts = _place(envelope, event, post, rules), string(post.get("ts"))
+    if place is None or _TS.fullmatch(ts) is None:
+        return Ignore("a deletion without a place")
+    return Gone(place, ts, place.root == ts, me.wrote(post))
+
+
 def _place(
     envelope: Mapping[str, Any],
     event: Mapping[str, Any],
     message: Mapping[str, Any],
     rules: Rules,
 ) -> Place | None:
-    channel, ts = _string(event.get("channel")), _string(message.get("ts"))
-    thread = _string(message.get("thread_ts"))
+    channel, ts = string(event.get("channel")), string(message.get("ts"))
+    thread = string(message.get("thread_ts"))
     team = team_of(envelope)
     flat = rules.flat_dms and _is_direct(event) and thread in ("", ts)
     place = Place(team, channel, None if flat else thread or ts)
     return place if re.fullmatch(TOKEN, place.token) else None
 
 
-def team_of(envelope: Mapping[str, Any]) -> str:
-    """Return the installed team; an installation for a whole organisation has the event's."""
-    own = _authorization(envelope).get("team_id") or envelope.get("context_team_id")
-    return _string(own) or _string(envelope.get("team_id"))
-
-
-def _authorization(envelope: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = envelope.get("authorizations")
-    first = found[0] if isinstance(found, list) and found else None
-    return first if isinstance(first, dict) else {}
-
-
-def _person(
-    envelope: Mapping[str, Any], message: Mapping[str, Any], installed: str
-) -> Person | Ignore:
-    user, bot = _string(message.get("user")), _string(message.get("bot_id"))
-    if not user and not bot:
-        return Ignore("a post whose author is not known")
-    team = _string(message.get("user_team")) or _string(message.get("source_team"))
-    team = team or _string(message.get("team")) or installed
-    org_wide = bool(_authorization(envelope).get("is_enterprise_install"))
-    external = team != installed and (not org_wide or bool(envelope.get("is_ext_shared_channel")))
-    is_bot = bool(bot) or message.get("subtype") == "bot_message"
-    return Person(team, user or bot, is_bot, external)
-
-
-def _refused(person: Person, rules: Rules) -> str | None:
-    if person.bot and not rules.bots:
+def _refused(person: Person, rules: Rules, watch: Watch | None) -> str | None:
+    """Return why somebody is not heard; a watched channel is there for the posts of bots."""
+    if person.bot and watch is None and not rules.bots:
         return "a post of another bot"
     if person.external and not rules.external:
         return "a person of another organisation"
-    return None if rules.admits(person.user) else "a person who may not ask"
+    is_alert = person.bot and watch is not None and person.user not in rules.blocked
+    return None if is_alert or rules.admits(person.user) else "a person who may not ask"
 
 
 def _is_direct(event: Mapping[str, Any]) -> bool:
-    return event.get("channel_type") == "im" or _string(event.get("channel")).startswith("D")
-
-
-def _string(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+    return event.get("channel_type") == "im" or string(event.get("channel")).startswith("D")

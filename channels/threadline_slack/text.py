@@ -45,7 +45,8 @@ class File:
     """A file of a message; ``size`` is in bytes, ``url`` needs the bot's token.
 
     ``access`` is Slack's ``file_access``: ``check_file_info`` means that nothing but the id is
-    known until ``files.info`` is asked, as in channels shared with another organisation.
+    known until ``files.info`` is asked, as in channels shared with another organisation. ``kind``
+    is there for what is no ordinary file: Slack's ``mode``, or ``external``.
     """
 
     id: str
@@ -54,6 +55,7 @@ class File:
     size: int
     url: str | None = None
     access: str = "visible"
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +154,18 @@ def _file(entry: Mapping[str, Any]) -> File:
         size=size if isinstance(size, int) else 0,
         url=_string(entry.get("url_private_download")) or _string(entry.get("url_private")) or None,
         access=_string(entry.get("file_access")) or "visible",
+        kind=_kind(entry),
     )
+
+
+def _kind(entry: Mapping[str, Any]) -> str:
+    """Return what a file is, unless it is one; a canvas is a ``quip`` by its type, too."""
+    mode = _string(entry.get("mode"))
+    if entry.get("is_external") or mode == "external":
+        return "external"
+    if _string(entry.get("filetype")) in ("quip", "canvas"):
+        return "quip"
+    return "" if mode in ("hosted", "snippet", "file_access") else mode
 
 
 def mentions(message: Mapping[str, Any], user: str) -> bool:

@@ -10,9 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from threadline_slack.forms import clicks, parse
-from threadline_slack.inbound import Ask, Decision, Ignore, Me, Place, Rules, Stop, decide
+from threadline_slack.backfill import Said
+from threadline_slack.forms import interactions, parse
+from threadline_slack.inbound import Ask, Decision, Gone, Ignore, Me, Place, Rules, Stop, decide
+from threadline_slack.watch import watch
 
 CASES = {
     case["id"]: case
@@ -223,7 +227,7 @@ def test_s38_a_form_with_a_charset_is_a_form() -> None:
     case = CASES["S-38"]
     payload = parse(case["headers"]["Content-Type"], case["raw_body"].encode())
     assert payload == case["decoded_payload"]
-    (click,) = clicks(payload)
+    (click,) = interactions(payload)
     assert click.label == "Approve & run +1 100%"
     assert (click.user, click.channel, click.value) == ("U0HUMAN001", "C0CHAN0001", "call_01")
 
@@ -269,8 +273,48 @@ def test_follow_ups_need_no_mention_in_a_thread_that_the_agent_is_in() -> None:
     assert isinstance(decide(reply, ME, Rules(follow_ups=False), joined=joined), Ignore)
 
 
+def deletion(**before: Any) -> dict[str, Any]:
+    """Return the event of a post that was deleted."""
+    said = {"type": "message", "ts": "1760000000.000100", "user": "U0HUMAN001", "text": "hello"}
+    return event(
+        subtype="message_deleted",
+        ts="1760000009.000200",
+        deleted_ts="1760000000.000100",
+        previous_message=said | before,
+        user=None,
+    )
+
+
+def test_a_deletion_says_which_post_is_gone_and_whether_it_was_the_root() -> None:
+    root = Place("T0AGENT001", "C0CHAN0001", "1760000000.000100")
+    ts = "1760000000.000100"
+    assert decide(deletion(), ME, Rules()) == Gone(root, ts, root=True)
+    assert decide(deletion(thread_ts=ts), ME, Rules()) == Gone(root, ts, root=True)
+    thread = replace(root, root="1759999999.000100")
+    reply = deletion(thread_ts="1759999999.000100", user=ME.user)
+    assert decide(reply, ME, Rules()) == Gone(thread, ts, own=True)
+    bare = deletion()
+    del bare["event"]["previous_message"]
+    assert decide(bare, ME, Rules()) == Gone(root, ts, root=True)
+
+
+def test_a_tombstone_is_the_deletion_of_a_root() -> None:
+    tomb = deletion(thread_ts="1760000000.000100", bot_id=ME.bot)
+    said = {"ts": "1760000000.000100", "user": "USLACKBOT", "subtype": "tombstone"}
+    tomb["event"] |= {"subtype": "message_changed", "message": said}
+    place = Place("T0AGENT001", "C0CHAN0001", "1760000000.000100")
+    assert decide(tomb, ME, Rules()) == Gone(place, "1760000000.000100", root=True, own=True)
+
+
+def test_a_deletion_in_a_flat_conversation_has_no_root() -> None:
+    gone = deletion()
+    gone["event"] |= {"channel": "D0DM000001", "channel_type": "im"}
+    place = Place("T0AGENT001", "D0DM000001", None)
+    assert decide(gone, ME, Rules(flat_dms=True)) == Gone(place, "1760000000.000100")
+
+
 @pytest.mark.parametrize(
-    "subtype", ["message_deleted", "message_replied", "channel_join", "group_topic", "unknown_kind"]
+    "subtype", ["message_replied", "channel_join", "group_topic", "unknown_kind"]
 )
 def test_notices_are_no_questions(subtype: str) -> None:
     notice = event(subtype=subtype, text="<@U0AGENT001> joined")
@@ -288,6 +332,9 @@ def test_notices_are_no_questions(subtype: str) -> None:
         event(channel={}),
         event(user=None),
         event(type="app_mention", ts="1 2"),
+        event(subtype="message_deleted"),
+        event(subtype="message_deleted", deleted_ts=5, previous_message="x"),
+        event(subtype="message_changed", message={"subtype": "tombstone"}),
         {**event(type="app_mention"), "authorizations": "x"} | {"team_id": None},
     ],
 )
@@ -309,3 +356,52 @@ def test_a_token_says_the_place_again() -> None:
     with pytest.raises(ValueError, match="not a token"):
         Place.of("slack:x")
     assert replace(Place("T1", "C1", "1.2"), root=None).token == "slack:T1:C1:dm"
+
+
+KEYS = sorted(
+    {
+        *("type", "subtype", "channel", "channel_type", "ts", "thread_ts", "event_ts", "user"),
+        *("text", "team", "user_team", "bot_id", "app_id", "bot_profile", "username", "files"),
+        *("blocks", "attachments", "edited", "message", "previous_message", "deleted_ts"),
+    }
+)
+WORDS = st.sampled_from(
+    [
+        *("message", "app_mention", "message_changed", "message_deleted", "bot_message"),
+        *("tombstone", "C0CHAN0001", "D0DM000001", "im", "1760000000.000100", "1759999999.000100"),
+        *("U0HUMAN001", "U0AGENT001", "B0ALERTS01", "<@U0AGENT001> hi", "stop", "", "\ud83d", "1."),
+    ]
+)
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | WORDS,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=6)
+    ),
+    max_leaves=6,
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.dictionaries(st.sampled_from(KEYS), ANYTHING, max_size=8),
+    st.dictionaries(
+        st.sampled_from(["authorizations", "team_id", "context_team_id", "api_app_id"]), ANYTHING
+    ),
+    st.booleans(),
+    st.sampled_from([None, watch(["C0CHAN0001"]), watch(["C0CHAN0001"], posts="all")]),
+)
+def test_whatever_comes_there_is_a_decision(
+    fields: dict[str, Any], around: dict[str, Any], joined: bool, how: Any
+) -> None:
+    envelope = event(**fields) | around
+    rules = Rules(bots=joined, flat_dms=joined, external=True)
+    decision = decide(envelope, ME, rules, joined=lambda _: joined, watched=lambda _: how)
+    assert decision == decide(envelope, ME, rules, joined=lambda _: joined, watched=lambda _: how)
+    if isinstance(decision, Ask):
+        assert Place.of(decision.place.token) == decision.place
+        assert decision.text.strip()
+        assert float(decision.at) > 0
+        assert decision.person.user != ME.user
+        if decision.watch is not None:
+            assert how is not None
+    Said.of(envelope["event"], ME)
