@@ -136,6 +136,34 @@ def _actions(block: Json) -> Iterator[str]:
         yield from _element(element)
 
 
+def _context_actions(block: Json) -> Iterator[str]:
+    yield from _actions(block)
+    elements = block.get("elements")
+    if not isinstance(elements, list):
+        return
+    if len(elements) > 5:
+        yield "elements: no more than 5 items allowed"
+    for element in elements:
+        kind = element.get("type") if isinstance(element, dict) else None
+        if kind not in ("feedback_buttons", "icon_button"):
+            yield f"elements: unsupported type: {kind}"
+        elif kind == "feedback_buttons":
+            yield from _feedback(element)
+
+
+def _feedback(element: Json) -> Iterator[str]:
+    for name in ("positive_button", "negative_button"):
+        button = element.get(name)
+        if not isinstance(button, dict) or not isinstance(button.get("value"), str):
+            yield f"missing required field: {name}"
+            continue
+        yield from _text(button.get("text"), _BUTTON_TEXT, name)
+        if len(button["value"]) > _BUTTON_VALUE:
+            yield f"{name}: value must be less than {_BUTTON_VALUE + 1} characters"
+        if len(str(button.get("accessibility_label", ""))) > _BUTTON_TEXT:
+            yield f"{name}: accessibility_label must be less than {_BUTTON_TEXT + 1} characters"
+
+
 def _element(element: Any) -> Iterator[str]:
     if not isinstance(element, dict) or not isinstance(element.get("type"), str):
         yield "elements: must provide an object with a type"
@@ -198,7 +226,7 @@ def _any(block: Json) -> Iterator[str]:
 _CHECKS: dict[str, Callable[[Json], Iterator[str]]] = {
     "actions": _actions,
     "context": _context,
-    "context_actions": _actions,
+    "context_actions": _context_actions,
     "divider": _any,
     "file": _any,
     "header": _header,
