@@ -26,6 +26,8 @@ __all__ = [
     "SECTION_LIMIT",
     "TEXT_LIMIT",
     "Chunk",
+    "cut",
+    "growing",
     "length",
     "split",
     "truncate",
@@ -105,6 +107,50 @@ def split(
     for unit in _units(text):
         packer.add(unit)
     return packer.finish()
+
+
+def cut(
+    text: str, least: int, limit: int, *, tables: int | None = None, breakers: int | None = None
+) -> tuple[Chunk, str]:
+    """Return the first piece, and what opens code again in the next one.
+
+    It is the first of :func:`split` unless that is shorter than ``least`` characters: these are
+    said already, so a unit is cut behind them, at the best place within the limit.
+    """
+    pieces = split(text, limit, tables=tables, breakers=breakers)
+    if len(pieces) > 1 and len(pieces[0].body) >= least:
+        return pieces[0], pieces[1].opened
+    at = 0
+    for unit in _units(text):
+        end = at + len(unit.text)
+        if end >= least and (len(pieces) > 1 or end == len(text)):
+            return _cut(text, at, unit, least, limit)
+        at = end
+    return Chunk(text), ""
+
+
+def _cut(text: str, at: int, unit: _Unit, least: int, limit: int) -> tuple[Chunk, str]:
+    """Cut a unit that starts at ``at`` behind the first ``least`` characters of the text."""
+    cutter = _Cutter(unit, limit)
+    room = limit - length(text[:at])
+    end = cutter.cut(0, room, strict=False, least=least - at) or len(unit.text)
+    body = text[: at + end]
+    if end == len(unit.text) and (unit.fence is None or unit.ended):
+        return Chunk(body), ""
+    return Chunk(body, "", cutter.closing(body)), cutter.opening(end)
+
+
+def growing(text: str) -> tuple[str, int]:
+    """Return the kind of the unit that more text may change, and where it begins.
+
+    It is ``blank``, and begins at the end, when all that is there is complete.
+    """
+    start, end, unit = 0, 0, _Unit("blank")
+    for unit in _units(text):
+        start, end = end, end + len(unit.text)
+    if unit.kind == "blank" or (unit.fence and unit.ended and text.endswith("\n")):
+        return "blank", end
+    return unit.kind, start
 
 
 def truncate(text: str, limit: int) -> str:
@@ -323,23 +369,24 @@ class _Cutter:
         """Return what a piece with this body has to add."""
         return self.fence.closing(body) if self.fence else ""
 
-    def cut(self, at: int, room: int, *, strict: bool) -> int | None:
+    def cut(self, at: int, room: int, *, strict: bool, least: int = 0) -> int | None:
         """Return where to end the part that starts at ``at`` and has so much room.
 
-        None, when ``strict``, for want of a good place: a piece of its own has more room.
+        None, when ``strict``, for want of a good place: a piece of its own has more room. It is
+        not before ``least``.
         """
         if length(self.text[at:] + self._tail) <= room:
             return len(self.text)
         stop = _advanced(self.text, at, room - length(self.closing("")))
         cuts = [at + end for end in _graphemes(self.text[at : stop + 1])]
-        cuts = [cut for cut in cuts if max(at, self._opener) < cut <= stop]
+        cuts = [cut for cut in cuts if max(at, self._opener) < cut <= stop and cut >= least]
         good = [cut for cut in cuts if not _is_within(cut, self._hard)]
         better = [cut for cut in good if not _is_within(cut, self._soft)]
         best = self._best(at, stop, better)
         if best is not None or strict:
             return best
         anywhere = stop - 1 if _splits_pair(self.text, stop) else stop
-        return (better or good or cuts or [anywhere])[-1]
+        return (better or good or cuts or [max(anywhere, least)])[-1]
 
     def _best(self, at: int, stop: int, cuts: list[int]) -> int | None:
         """Return the last cut of the best kind that leaves a part that is not too short."""
