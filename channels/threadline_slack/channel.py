@@ -8,40 +8,82 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, get_args
 
-from threadline import Channel, Context, Prepared, Principal, Reply, RouteContext
+from threadline import (
+    Channel,
+    Context,
+    DeliveriesCleared,
+    Event,
+    EventContext,
+    Prepared,
+    Principal,
+    Reply,
+    RouteContext,
+)
 from threadline.channel.auth import AuthRequest, Policy, documented
 from threadline.channel.tokens import matching
 from threadline.errors import InvalidRequest, Unauthorized
-from threadline.store.base import DeliveryRecord
+from threadline.session.access import Action
+from threadline.store.base import DeliveryRecord, SessionRecord
 from threadline_slack import forms
+from threadline_slack.agents import Agents
 from threadline_slack.approvals import Approvals
+from threadline_slack.askers import Askers
+from threadline_slack.assistant import Assistant
 from threadline_slack.bots import Bots
+from threadline_slack.commands import ASK
 from threadline_slack.config import Config
+from threadline_slack.declared import Declared, Interactive
+from threadline_slack.feedback import Feedback
 from threadline_slack.gather import Limits
-from threadline_slack.inbound import TOKEN, Place, Rules
-from threadline_slack.receive import Click, Receiver
-from threadline_slack.replies import Replies
+from threadline_slack.inbound import TOKEN, Gone, Place, Rules
+from threadline_slack.interactions import Interactions
+from threadline_slack.lookout import Lookout
+from threadline_slack.oauth import INSTALLER, Installing, browsers
+from threadline_slack.outputs import Outputs
+from threadline_slack.people import place_of
+from threadline_slack.reactions import Acknowledgements, Reactions
+from threadline_slack.receive import Receiver
+from threadline_slack.replies import Replies, ReplyMode
+from threadline_slack.status import StatusText
+from threadline_slack.watch import Watch
 
 if TYPE_CHECKING:
+    from slack_sdk.oauth.installation_store.async_installation_store import AsyncInstallationStore
     from slack_sdk.signature import SignatureVerifier
-    from slack_sdk.socket_mode.aiohttp import SocketModeClient
+
+    from threadline_slack.sockets import Sockets
 
 __all__ = ["SlackChannel"]
 
-_HELLO_SECONDS = 10.0
 
-
-class SlackChannel(Channel):
+class SlackChannel(Channel, Interactive):
     """Conversations in Slack; ``SlackChannel()`` in ``agent/channels/slack.py`` is all there is.
 
     The tokens come from the environment, see :class:`~threadline_slack.config.Config`; ``prefix``
-    is that of a second bot's variables, as ``TRIAGE_``. ``follow_ups``, ``flat_dms``, ``external``,
-    ``bots``, ``bot_turns``, ``allowed`` and ``blocked`` are
+    is that of a second bot's variables, as ``TRIAGE_``. ``installations`` is a store of who
+    installed the app, where the environment's is not wanted. ``follow_ups``, ``flat_dms``,
+    ``external``, ``bots``, ``bot_turns``, ``allowed`` and ``blocked`` are
     :class:`~threadline_slack.inbound.Rules`. ``mentions`` are the user ids that an answer may
-    notify. ``limits`` says what a message may bring along.
+    notify. ``reply`` is ``"post"``: the final answer; ``"stream"``: every message, as it grows; or
+    ``"agent"``: every message, whole. ``status`` is what the line under a thread says while the
+    agent works, see :class:`~threadline_slack.status.StatusText`. ``sockets`` is how many
+    connections Socket Mode keeps, 1 to 10. ``limits`` says what a message may bring along.
+    ``watch`` says in which channels posts need no mention, see
+    :func:`~threadline_slack.watch.watch`; several may differ in how.
+
+    ``assistant``: the app is declared an agent. ``suggested_prompts`` are up to four
+    ``(title, message)`` that a new conversation offers. ``reactions`` show at a message that came
+    while the agent was busy what became of it, with the emoji of
+    :class:`~threadline_slack.reactions.Reactions` if others are wanted.
+
+    ``action``, ``view``, ``options``, ``command``, ``shortcut`` and ``reaction`` declare handlers,
+    see :class:`~threadline_slack.declared.Interactive`. ``commands`` are slash commands that ask
+    the agent, with how Slack describes them; ``message_shortcut`` is the title of an entry in each
+    message's menu that asks about the message. ``feedback`` puts two buttons below each answer.
     """
 
     def __init__(
@@ -56,14 +98,25 @@ class SlackChannel(Channel):
         allowed: Collection[str] | None = None,
         blocked: Collection[str] = (),
         mentions: Collection[str] = (),
-        reply: Literal["post"] = "post",
+        reply: ReplyMode = "post",
+        status: StatusText | bool = True,
+        assistant: bool = False,
+        suggested_prompts: Sequence[tuple[str, str]] = (),
+        suggested_prompts_title: str | None = None,
+        reactions: bool | Reactions = True,
+        commands: Mapping[str, str] | None = None,
+        message_shortcut: str | None = None,
+        feedback: bool = False,
+        sockets: int = 2,
+        watch: Watch | Sequence[Watch] = (),
         limits: Limits | None = None,
+        installations: AsyncInstallationStore | None = None,
         config: Config | None = None,
     ) -> None:
-        if reply != "post":
-            raise ValueError(f"reply must be 'post', not {reply!r}.")
+        if reply not in get_args(ReplyMode):
+            raise ValueError(f"reply is 'post', 'stream' or 'agent', not {reply!r}.")
         super().__init__(
-            auth=[self._policy()],
+            auth=[browsers(self), self._policy()],
             admission="coalesce",
             owner="channel",
             tokens=matching(TOKEN, example="slack:T0123:C0123:1700000000.000100"),
@@ -77,16 +130,40 @@ class SlackChannel(Channel):
             allowed=None if allowed is None else frozenset(allowed),
             blocked=frozenset(blocked),
         )
-        self._prefix = prefix
+        Interactive.__init__(self)
+        for name, about in (commands or {}).items():
+            self._offer("command", name, Declared(None, about, hint="question"))
+        if message_shortcut is not None:
+            self._offer("shortcut", ASK, Declared(None, title=message_shortcut))
+        self.feedback = feedback
+        self.env_prefix = prefix
         self._config = config
-        self._bots = Bots(limits)
+        self.bots = Bots(limits, installations)
+        Installing(self, self.bots)
         self._verifier: SignatureVerifier | None = None
-        self._socket: SocketModeClient | None = None
-        self._connecting: asyncio.Future[Any] | None = None
-        approvals = Approvals(self, self._bots, self.rules)
-        clicks: dict[str, Click] = dict.fromkeys(approvals.actions, approvals.clicked)
-        self._receiver = Receiver(self._bots, self.rules, clicks)
-        Replies(self, self._bots, mentions)
+        self._count = sockets
+        self._sockets: Sockets | None = None
+        prompts = Assistant.of(suggested_prompts, suggested_prompts_title)
+        self.assistant = prompts if assistant or prompts.prompts else None
+        interactions = Interactions(self, self.bots, self.rules)
+        Approvals(self, self.bots, interactions)
+        Feedback(self.bots, interactions)
+        Outputs(self, self.bots)
+        Replies(self, self.bots, Askers(self), mentions, reply, _texts(status), feedback=feedback)
+        self._agents = Agents(self, self.bots, self.rules, self.assistant)
+        self._acks = Acknowledgements(self, self.bots, reactions)
+        self.acks = self._acks.on
+        self.lookout = Lookout([watch] if isinstance(watch, Watch) else watch)
+        self.on("deliveries.cleared")(self._cleared)
+        self._receiver = Receiver(
+            self.bots,
+            self.rules,
+            interactions,
+            self._gone,
+            agents=self._agents,
+            acks=self._acks,
+            lookout=self.lookout,
+        )
         self.post(
             "/events",
             description="Slack's events, clicks and commands, signed.",
@@ -97,7 +174,7 @@ class SlackChannel(Channel):
 
     async def on_start(self, ctx: Context) -> None:
         """Read the tokens, and connect; raises ProjectError when they cannot be used."""
-        config = self._config or Config.read(os.environ, self._prefix)
+        config = self._config or Config.read(os.environ, self.env_prefix)
         from slack_sdk.signature import Clock, SignatureVerifier
 
         clock = ctx.clock
@@ -106,39 +183,43 @@ class SlackChannel(Channel):
             def now(self) -> float:
                 return clock.now().timestamp()
 
-        self._receiver.open(clock.now().timestamp())
         if config.signing_secret is not None:
             self._verifier = SignatureVerifier(config.signing_secret, HostClock())
-        await self._bots.open(ctx, config)
+        await self.bots.open(ctx, config)
+        await self.lookout.open(ctx)
+        if self.bots.workspaces is None and self.lookout.due(ctx, ""):
+            await self.lookout.look_up(ctx, "", (await self.bots.of("")).client)
+        await self._acks.open(ctx)
+        await self._receiver.open(ctx)
         if config.app_token is not None:
             await self._listen(ctx, config.app_token, config.api_url)
 
     async def _listen(self, ctx: Context, app_token: str, api_url: str) -> None:
-        """Open the socket; while Slack is away the host starts all the same, and it goes on."""
-        from threadline_slack import socket
+        """Open the sockets; while Slack is away the host starts all the same, and it goes on."""
+        from threadline_slack.sockets import Sockets
 
         async def take(payload: Mapping[str, Any]) -> Any:
             return await self._receiver.take(ctx, payload)
 
-        self._socket = socket.client(app_token, api_url, take)
-        self._connecting = asyncio.ensure_future(self._socket.connect())  # type: ignore[no-untyped-call]
-        await asyncio.wait([self._connecting], timeout=_HELLO_SECONDS)
-        if not self._connecting.done():
-            ctx.log.error("slack.no_socket_yet", hint="Check the app token, and the network.")
+        self._sockets = Sockets(
+            app_token, api_url, take, count=self._count, clock=ctx.clock, log=ctx.log
+        )
+        await self._sockets.start()
 
     async def on_stop(self, ctx: Context) -> None:
         """Close the connections."""
-        if self._connecting is not None:
-            self._connecting.cancel()
-            await asyncio.wait([self._connecting])
-        if self._socket is not None:
-            from threadline_slack.socket import close
-
-            await close(self._socket)
-        await self._bots.close()
-        self._socket = self._connecting = None
+        if self._sockets is not None:
+            await self._sockets.close()
+        await self._agents.close()
+        await self._acks.close()
+        await self.bots.close()
+        self._sockets = None
 
     # In
+
+    def may(self, principal: Principal, session: SessionRecord, action: Action) -> bool:
+        """Whoever installs the app may do nothing in its conversations by that."""
+        return principal.kind != INSTALLER and super().may(principal, session, action)
 
     def _policy(self) -> Policy:
         """Admit what Slack signed, over the very bytes that came; what cannot be checked fails."""
@@ -165,14 +246,35 @@ class SlackChannel(Channel):
         answer = await self._receiver.take(ctx, payload)
         return Reply(answer)
 
+    async def _gone(self, gone: Gone) -> None:
+        """Say nothing more below a question that was deleted."""
+        if gone.root and not gone.own:
+            (await self.bots.of(gone.place.team)).deleted.add(gone.place)
+
     # Before a turn
 
     async def prepare(self, ctx: Context, delivery: DeliveryRecord) -> Prepared | None:
         """Fetch names, files, and what was said since the agent's last answer."""
         if "token" not in delivery.metadata:
             return None
+        place = Place.of(str(delivery.metadata["token"]))
+        watch = self.lookout.of(place.channel)
+        heard = self.rules.follow_ups if watch is None else watch.posts == "all"
+        bot = await self.bots.of(place.team)
         session = ctx.session(delivery.session_id)
-        new = session is None or await session.next_index() <= 1
-        earlier = new or not self.rules.follow_ups
-        bot = await self._bots.of(Place.of(str(delivery.metadata["token"])).team)
-        return await bot.gatherer.gather(delivery.metadata, bot.me, earlier=earlier)
+        gathering = bot.gatherer.gather(delivery.metadata, bot.me, ctx.clock, session, heard=heard)
+        found, told = await asyncio.gather(gathering, self.lookout.wait(ctx, delivery))
+        seen = await self._agents.looking(ctx, delivery.metadata)
+        return replace(found, context=[*told, *found.context, *seen])
+
+    async def _cleared(self, event: Event[DeliveriesCleared], ctx: EventContext) -> None:
+        """What these had fetched of their thread the model has not got."""
+        place = place_of(ctx)
+        if place is not None:
+            (await self.bots.of(place.team)).gatherer.backfill.forget(place.token)
+
+
+def _texts(status: StatusText | bool) -> StatusText | None:
+    if isinstance(status, StatusText):
+        return status
+    return StatusText() if status else None

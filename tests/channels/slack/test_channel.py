@@ -2,111 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.channels.slack.world import (
+    BOT,
+    CHANNEL,
+    DM,
+    EVENTS,
+    OTHER,
+    PERSON,
+    TEAM,
+    deliver,
+    served,
+)
 
-from threadline import Agent, tool
+from threadline import Context
 from threadline.errors import ProjectError
-from threadline.harness.base import Harness
 from threadline.harness.scripted import Call, Say, Scripted
 from threadline.principal import Principal
-from threadline.testing import Gated, ManualClock, TestHost, slack_signature
+from threadline.testing import Gated, TestHost
 from threadline_slack import SlackChannel
 from threadline_slack.config import Config
-from threadline_slack.testing import DEFAULTS, FakeSlack
 
-CHANNEL, DM, BOT = DEFAULTS["channel"], DEFAULTS["dm"], DEFAULTS["bot_user"]
-PERSON, OTHER, TEAM = DEFAULTS["person"], DEFAULTS["other"], DEFAULTS["team"]
-EVENTS = "/v1/channels/slack/events"
 CASES = {
     case["id"]: case
     for case in map(
         json.loads, (Path(__file__).parent / "inbound_cases.jsonl").read_text("utf-8").splitlines()
     )
 }
-SECRET = DEFAULTS["signing_secret"]
-
-
-def at(seconds: int = 1_760_000_000) -> ManualClock:
-    return ManualClock(datetime.fromtimestamp(seconds, UTC))
-
-
-@dataclass
-class World:
-    """A workspace and a host that serves its agent."""
-
-    slack: FakeSlack
-    host: TestHost
-    harness: Harness
-    clock: ManualClock
-
-    @property
-    def accepted(self) -> set[str]:
-        """The ids of all that was accepted."""
-        return {one.delivery.delivery_id for one in self.host.witness.accepted}
-
-    def say(self, text: str, *, thread: str | None = None, channel: str = CHANNEL) -> str:
-        """Post as a person; returns the message's ts."""
-        return self.slack.user(PERSON).post(channel, text, thread_ts=thread).ts
-
-    async def shown(self, count: int, thread: str, channel: str = CHANNEL) -> list[str]:
-        """Return what a thread shows once it has so many messages."""
-        await self.slack.until(lambda: len(self.slack.messages(channel, thread)) >= count)
-        await self.slack.settled()
-        return self.slack.visible(channel, thread)
-
-    def session(self, thread: str, channel: str = CHANNEL) -> Any:
-        """Return the session of a thread."""
-        token = f"slack:{TEAM}:{channel}:{thread}"
-        store = self.host.agent().store
-        record = store.session_by_token("slack", token)
-        return None if record is None else self.host.session(record.id)
-
-
-@tool(effect="write", approval=True)
-async def deploy(service: str) -> str:
-    """Deploy a service."""
-    return f"deployed {service}"
-
-
-@asynccontextmanager
-async def served(
-    harness: Harness | None = None, *, socket: bool = False, **options: Any
-) -> AsyncIterator[World]:
-    """Serve an agent in a workspace, by HTTP or by Socket Mode."""
-    clock = at()
-    harness = harness or Scripted()
-    async with FakeSlack(clock=clock) as slack:
-        app = slack.app
-        config = Config(
-            app.bot_token,
-            app.app_token if socket else None,
-            None if socket else app.signing_secret,
-            slack.api_url,
-        )
-
-        def agent() -> Agent:
-            return Agent(
-                name="Helper",
-                instructions="Answer.",
-                harness=harness,
-                tools=[deploy],
-                channels={"slack": SlackChannel(config=config, **options)},
-            )
-
-        app.socket_mode = socket
-        async with TestHost(agent, clock=clock, channel_id="slack") as host:
-            app.request_url = None if socket else host.url + EVENTS
-            yield World(slack, host, harness, clock)
 
 
 @pytest.mark.parametrize("socket", [False, True])
@@ -204,11 +133,13 @@ async def test_a_host_starts_and_stops_while_there_is_no_socket(
 ) -> None:
     async with served(socket=True) as world:
         await world.host.stop()
-        monkeypatch.setattr("threadline_slack.bots._HELLO_SECONDS", 0.01)
+        monkeypatch.setattr("threadline_slack.sockets._CONNECT_SECONDS", 0.01)
         gate = world.slack.hold("apps.connections.open", "before")
         await world.host.start()
         assert not world.slack.sockets()
         gate.release()
+        monkeypatch.undo()
+        await world.clock.elapse(2)
         await world.slack.until(world.slack.sockets)
         ts = world.say(f"<@{BOT}> hello")
         assert (await world.shown(2, ts))[1:] == ["hello"]
@@ -251,18 +182,6 @@ async def test_a_late_stop_spares_what_was_asked_behind_it() -> None:
         (failed,) = session.events("turn.failed")
         assert failed["data"]["code"] == "stopped"
         assert session.replies == ["B"]
-
-
-async def deliver(world: World, body: dict[str, Any], secret: str = SECRET) -> Any:
-    """Send an event as Slack does, signed now."""
-    raw = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
-    stamp = int(world.clock.now().timestamp())
-    headers = {
-        "content-type": "application/json",
-        "x-slack-request-timestamp": str(stamp),
-        "x-slack-signature": slack_signature(secret, raw, stamp),
-    }
-    return await world.host.post(EVENTS, body=raw, headers=headers)
 
 
 async def test_a_failed_turn_says_so_with_its_id() -> None:
@@ -362,12 +281,23 @@ async def test_a_file_is_put_into_the_workspace() -> None:
         assert "a b.txt" in "\n".join(prompt["data"]["context"])
 
 
-async def test_other_bots_are_heard_only_so_often() -> None:
+@pytest.mark.parametrize("how", ["in turn", "at once", "restart"])
+async def test_other_bots_are_heard_only_so_often(how: str) -> None:
     """S-20: without a person in between, a cap holds."""
     async with served(bots=True, bot_turns=2) as world:
         bodies = [s["body"] for s in CASES["S-20"]["steps"] if s.get("do") == "post"]
-        for body in [b for b in bodies if b["event"].get("bot_id")][:4]:
-            assert (await deliver(world, body)).status == 200
+        posts = [b for b in bodies if b["event"].get("bot_id")][:4]
+        if how == "at once":
+            answers = await asyncio.gather(*(deliver(world, body) for body in posts))
+            assert {answer.status for answer in answers} == {200}
+        for number, body in enumerate(posts):
+            if how == "restart" and number == 2:
+                await world.session(posts[0]["event"]["thread_ts"]).rest()
+                await world.host.stop()
+                await world.host.start()
+            # A retry of what was heard, or of what was not, changes nothing.
+            for _ in range(2):
+                assert (await deliver(world, body)).status == 200
         assert len(world.accepted) == 2
 
 
@@ -499,3 +429,27 @@ def test_the_sdk_is_not_imported_before_the_host_starts() -> None:
 
 def test_who_is_named_in_a_session_is_of_the_workspace() -> None:
     assert Principal("slack", "T1:U1") != Principal("slack", "T2:U1")
+
+
+async def test_a_follow_up_is_heard_while_its_mention_is_being_accepted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    accepting, go_on = asyncio.Event(), asyncio.Event()
+    plain = Context.send
+
+    async def send(self: Context, message: str, **options: Any) -> Any:
+        if message == "one":
+            accepting.set()
+            await go_on.wait()
+        return await plain(self, message, **options)
+
+    monkeypatch.setattr(Context, "send", send)
+    async with served() as world:
+        ts = world.say(f"<@{BOT}> one")
+        await accepting.wait()
+        world.say("two", thread=ts)
+        await world.slack.until(lambda: len(world.accepted) == 1)
+        go_on.set()
+        await world.slack.until(lambda: len(world.accepted) == 2)
+        await world.session(ts).rest()
+        assert {"one", "two"} <= set("\n".join(world.slack.visible(CHANNEL, ts)).split("\n"))
