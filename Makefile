@@ -9,12 +9,14 @@ STAMP_DEV = $(VENV)/.installed-dev
 STAMP_REAL = $(VENV)/.installed-real
 EXPORTS = PIP_CONSTRAINT=$(CURDIR)/constraints.txt
 PORT ?= 3000
+SLACK_PORT ?= 0
 
-.PHONY: help demo test test-real check bench soak docs format clean
+.PHONY: help demo demo-slack test test-real check bench soak docs format clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo       serve the on-call example on http://127.0.0.1:$(PORT)"
+	@echo "make demo-slack a Slack on this machine with an agent in it; FAKE=1 for the small one"
 	@echo "make test       run the test suite (needs only Python)"
 	@echo "make test-real  run the tests that need real parts: Chromium, a model API server"
 	@echo "make check      ruff, mypy --strict, import boundaries"
@@ -46,6 +48,11 @@ $(STAMP_REAL): $(STAMP_DEV)
 demo: $(STAMP)
 	@exec $(BIN)/threadline serve examples/oncall --port $(PORT)
 
+demo-slack: $(STAMP)
+	@server=$$([ -n "$(FAKE)" ] || tests/real/slack/install.sh) || echo "So this is FakeSlack."; \
+	exec $(BIN)/threadline slack demo examples/slack-helper --port $(SLACK_PORT) \
+	  --try "are we ready to launch?" $${server:+--server "$$server"}
+
 test: $(STAMP_DEV)
 	$(BIN)/python -m pytest -m "not real" -n 2 $(ARGS)
 
@@ -68,6 +75,7 @@ bench: $(STAMP_DEV)
 soak: $(STAMP_DEV)
 	$(BIN)/python -m tests.kill.soak --deliveries 5000 --kills 30 $(ARGS)
 	$(BIN)/python -m tests.kill.soak_outbound --messages 2000 --kills 20
+	$(BIN)/python -m tests.kill.soak_slack --threads 500 --kills 20
 
 docs: $(STAMP)
 	@echo "The pages are in docs/; a running host serves them at http://127.0.0.1:$(PORT)/docs"
