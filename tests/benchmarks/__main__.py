@@ -1,4 +1,4 @@
-"""``python -m tests.benchmarks [ROW…]``: rows 1 to 6, 8 and 9 as ratios of this very run."""
+"""``python -m tests.benchmarks [ROW…]``: rows 1 to 9 as ratios of this very run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import signal
 import sys
 from pathlib import Path
 
-from tests.benchmarks import footprint, streams, turns
+from tests.benchmarks import footprint, slack, streams, turns
 from tests.benchmarks.process import pin_load
 from tests.benchmarks.result import Plan, Result, table
 
@@ -20,6 +20,7 @@ ROWS = {
     "4": streams.replay,
     "5": streams.appends,
     "6": turns.model,
+    "7": slack.events,
     "8": footprint.footprint,
     "9": streams.followers,
 }

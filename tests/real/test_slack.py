@@ -19,8 +19,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from threadline import Agent, tool
-from threadline.harness.base import Harness
+from threadline import Agent, ToolContext, tool
+from threadline.harness.base import Capabilities, Harness, Turn, TurnResult
 from threadline.harness.scripted import Call, Say, Scripted
 from threadline.testing import Gated, TestHost
 from threadline_slack import SlackChannel
@@ -123,6 +123,36 @@ class World:
             await session.rest()
         return [message["text"] for message in await self.replies(thread, channel)]
 
+    async def message(self, ts: str, channel: str = CHANNEL) -> dict[str, Any]:
+        """Return a message."""
+        (found,) = [one for one in await self.messages(channel) if one["ts"] == ts]
+        return found
+
+    async def marked(self, ts: str, *names: str, channel: str = CHANNEL) -> None:
+        """Wait until these are the agent's reactions at a message."""
+
+        async def there() -> bool:
+            found = (await self.message(ts, channel)).get("reactions", [])
+            return {one["name"] for one in found if BOT in one["users"]} == set(names)
+
+        await self.host.until(there, f"the reactions {names}")
+
+    async def upload(self, name: str, content: bytes, text: str, channel: str = CHANNEL) -> str:
+        """Share a file as a person; returns the message's ts."""
+        form = aiohttp.FormData(quote_fields=False)
+        for field_, value in {"channel": channel, "user": PERSON, "text": text}.items():
+            form.add_field(field_, value)
+        form.add_field("file", content, filename=name, content_type="text/csv")
+        async with self.http.post(f"{self.slack}/_control/upload", data=form) as answer:
+            assert answer.status == 200, await answer.text()
+        shared = [one for one in await self.messages(channel) if one.get("files")]
+        return str(shared[-1]["ts"])
+
+    async def accepted(self, count: int) -> None:
+        """Wait until so many messages were accepted."""
+        seen = self.host.witness.accepted
+        await self.host.until(lambda: len({one.delivery.delivery_id for one in seen}) >= count)
+
     def sessions(self) -> list[Any]:
         records = self.host.agent().store.sessions(None, limit=50)
         return [self.host.session(record.id) for record in records]
@@ -139,6 +169,15 @@ class World:
     async def restart(self) -> None:
         await self.host.start()
         self.relay.target = self.host.url + EVENTS
+
+
+@tool(effect="write")
+async def report(ctx: ToolContext) -> str:
+    """Write a report."""
+    await ctx.artifacts.tag(
+        key="report", title="The report", content=b"a,b\n1,2\n", filename="report.csv"
+    )
+    return "written"
 
 
 @tool(effect="write", approval=True)
@@ -183,7 +222,7 @@ def serving(program: str, mode: str, request_url: str, folder: Path) -> Iterator
             process.wait(10)
 
 
-Serve = Callable[[Harness], Any]
+Serve = Callable[..., Any]
 
 
 @pytest.fixture
@@ -197,7 +236,7 @@ async def serve(program: str, mode: str, tmp_path: Path) -> AsyncIterator[Serve]
     async with aiohttp.ClientSession() as http:
         await up(http, slack)
 
-        async def start(harness: Harness) -> World:
+        async def start(harness: Harness, **options: Any) -> World:
             config = Config(
                 "xoxb-test",
                 "xapp-test" if mode == "socket" else None,
@@ -210,8 +249,8 @@ async def serve(program: str, mode: str, tmp_path: Path) -> AsyncIterator[Serve]
                     name="Helper",
                     instructions="Answer.",
                     harness=harness,
-                    tools=[deploy],
-                    channels={"slack": SlackChannel(config=config)},
+                    tools=[deploy, report],
+                    channels={"slack": SlackChannel(config=config, **options)},
                 )
 
             host = TestHost(agent, channel_id="slack")
@@ -254,8 +293,7 @@ async def test_follow_ups_while_busy_are_all_answered(serve: Serve) -> None:
     await harness.gates["answer"].reached()
     await world.say("two", thread=ts)
     await world.say("three", thread=ts)
-    accepted = world.host.witness.accepted
-    await world.host.until(lambda: len({one.delivery.delivery_id for one in accepted}) == 3)
+    await world.accepted(3)
     harness.release()
     assert await world.shown(2, ts) == ["one", "two\n\nthree"]
 
@@ -275,6 +313,55 @@ async def test_a_stop_ends_the_turn(serve: Serve) -> None:
     await world.say("stop", thread=ts)
     assert await world.shown(1, ts) == ["Stopped."]
     assert harness.cancelled == 1
+
+
+async def test_a_stop_clears_what_waits_and_says_so(serve: Serve) -> None:
+    harness = Gated(hold=["answer"])
+    world = await serve(harness)
+    ts = await world.say(f"<@{BOT}> long job")
+    await harness.gates["answer"].reached()
+    more = await world.say("and this", thread=ts)
+    await world.marked(more, "hourglass_flowing_sand")
+    await world.say("stop", thread=ts)
+    assert await world.shown(1, ts) == ["Stopped."]
+    await world.marked(more, "no_entry_sign")
+    assert len(harness.prompts) == 1
+    world.host.check_laws()
+
+
+async def test_a_follow_up_is_marked_until_it_is_answered(serve: Serve) -> None:
+    harness = Gated(calls=1, hold=["call", "answer"])
+    world = await serve(harness)
+    ts = await world.say(f"<@{BOT}> one")
+    await harness.gates["call"].reached()
+    more = await world.say("two", thread=ts)
+    await world.marked(more, "hourglass_flowing_sand")
+    harness.release("call")
+    await world.marked(more, "eyes")
+    harness.release()
+    await world.marked(more, "white_check_mark")
+    assert len(await world.shown(1, ts)) == 1
+    await world.marked(ts)
+
+
+async def test_a_file_comes_into_the_workspace(serve: Serve) -> None:
+    world = await serve(Scripted())
+    ts = await world.upload("a b.csv", b"1,2\n", f"<@{BOT}> read this")
+    assert await world.shown(1, ts) == ["read this"]
+    (path,) = world.host.root.glob("sessions/*/workspace/slack/*-a_b.csv")
+    assert path.read_bytes() == b"1,2\n"
+
+
+async def test_a_file_goes_into_the_thread_once(serve: Serve) -> None:
+    world = await serve(Scripted([Call("report"), Say("Here it is.")]))
+    ts = await world.say(f"<@{BOT}> report please")
+    await world.shown(2, ts)
+    said = await world.replies(ts)
+    (file,) = [file for message in said for file in message.get("files", [])]
+    headers = {"Authorization": "Bearer xoxb-test"}
+    async with world.http.get(file["url_private_download"], headers=headers) as answer:
+        assert await answer.read() == b"a,b\n1,2\n"
+    assert [message["text"] for message in said if not message.get("files")] == ["Here it is."]
 
 
 async def test_a_button_approves(serve: Serve) -> None:
@@ -306,3 +393,76 @@ async def test_a_restart_in_the_middle_leaves_one_answer(serve: Serve) -> None:
     await world.restart()
     assert await world.shown(1, ts) == ["once"]
     world.host.check_laws()
+
+
+async def test_what_waits_at_a_restart_is_answered_once(serve: Serve) -> None:
+    harness = Gated(hold=["answer"])
+    world = await serve(harness)
+    ts = await world.say(f"<@{BOT}> one")
+    await harness.gates["answer"].reached()
+    more = [await world.say(text, thread=ts) for text in ("two", "three")]
+    await world.accepted(3)
+    await world.marked(more[1], "hourglass_flowing_sand")
+    await world.host.kill()
+    harness.release()
+    await world.restart()
+    assert await world.shown(2, ts) == ["one", "two\n\nthree"]
+    for one in more:
+        await world.marked(one, "white_check_mark")
+    world.host.check_laws()
+
+
+async def test_where_nothing_streams_an_answer_grows_by_edits(serve: Serve) -> None:
+    harness = Growing()
+    world = await serve(harness, reply="stream")
+    ts = await world.say(f"<@{BOT}> tell me")
+
+    async def begun() -> Any:
+        return [m for m in await world.replies(ts) if "The beginning" in m["text"]]
+
+    (message,) = await world.host.until(begun, "the beginning of the answer")
+    assert [block for block in message["blocks"] if block["type"] == "actions"]
+    harness.gate.set()
+    await world.host.until(lambda: ended(world, ts), "the end of the answer")
+    (session,) = world.sessions()
+    await session.rest()
+    (message,) = await world.replies(ts)
+    assert message["text"] == "The beginning, and the end."
+    assert not [block for block in message["blocks"] if block["type"] == "actions"]
+
+
+async def test_a_restart_while_it_grows_leaves_one_answer(serve: Serve) -> None:
+    harness = Growing()
+    world = await serve(harness, reply="stream")
+    ts = await world.say(f"<@{BOT}> tell me")
+    await world.host.until(lambda: world.replies(ts), "the beginning of the answer")
+    await world.host.kill()
+    harness.gate.set()
+    await world.restart()
+    await world.host.until(lambda: ended(world, ts), "the end of the answer")
+    for session in world.sessions():
+        await session.rest()
+    assert await ended(world, ts)
+
+
+async def ended(world: World, ts: str) -> bool:
+    return [m["text"] for m in await world.replies(ts)] == ["The beginning, and the end."]
+
+
+class Growing:
+    """A harness that says the beginning of its answer, waits, and says the end."""
+
+    name = "growing"
+    model: str | None = None
+    capabilities = Capabilities()
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+
+    async def run(self, turn: Turn) -> TurnResult:
+        turn.step_started()
+        turn.message_delta("m", "The beginning, ")
+        await self.gate.wait()
+        turn.message_completed("m", "The beginning, and the end.", "stop")
+        turn.step_completed({}, "stop")
+        return TurnResult("The beginning, and the end.", usage={}, messages=[])
