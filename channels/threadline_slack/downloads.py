@@ -95,7 +95,8 @@ class Downloads:
                 got[path] = body
                 lines.append(f"- {file.name} ({what}, {len(body)} bytes): {path}")
             else:
-                lines.append(f"- {file.name} ({what}): not available, {body}")
+                size = f", {file.size} bytes" if file.size else ""
+                lines.append(f"- {file.name} ({what}{size}): not available, {body}")
         return got, "Files of this message:\n" + "\n".join(lines) if lines else ""
 
     async def _file(self, file: File, budget: _Budget, clock: Clock) -> tuple[File, bytes | str]:

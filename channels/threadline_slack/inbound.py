@@ -32,7 +32,9 @@ __all__ = [
 ]
 
 _TS = re.compile(r"[0-9]+\.[0-9]+")
-_SPOKEN = frozenset({"", "file_share", "thread_broadcast", "me_message", "bot_message"})
+# What nobody said. A subtype that Slack may add is heard: it is the author and the text that count.
+_NOTICES = ("message_", "channel_", "group_", "bot_add", "bot_remove", "pinned_", "unpinned_")
+_TOMBSTONE = "tombstone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +273,9 @@ def _message(event: Mapping[str, Any], me: Me, watch: Watch | None) -> Mapping[s
 
 def _is_spoken(subtype: Any) -> bool:
     """Tell whether a post of this subtype is somebody's words, and not a notice."""
-    return subtype is None or (isinstance(subtype, str) and subtype in _SPOKEN)
+    if not isinstance(subtype, str):
+        return subtype is None
+    return subtype != _TOMBSTONE and not subtype.startswith(_NOTICES)
 
 
 def _deleted(event: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -281,7 +285,7 @@ def _deleted(event: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if event.get("subtype") == "message_deleted":
         return {**post, "ts": event.get("deleted_ts") or post.get("ts")}
     if event.get("subtype") == "message_changed" and isinstance(now, dict):
-        return {**now, **post} if now.get("subtype") == "tombstone" else None
+        return {**now, **post} if now.get("subtype") == _TOMBSTONE else None
     return None
 
 

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from threadline.channel import installed
+
+for _module in ("judges", "slack_world"):
+    pytest.register_assert_rewrite(f"tests.cases.{_module}")
+
 OWN = Path(__file__).parent / "cases.jsonl"
 NOT_COVERED = "not covered: "
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _offers_are_read_once() -> Iterator[None]:
+    """Let each host start without looking through all installed packages: there are hundreds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(installed, "_offers", functools.cache(installed._offers))
+        yield
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -9,8 +10,12 @@ from typing import Any
 
 import pytest
 from tests.cases.conftest import NOT_COVERED
-from tests.cases.judges import JUDGES
+from tests.cases.judges.registry import JUDGES
+from tests.cases.slack_world import SlackWorld
 from tests.cases.world import NotCoveredError, World
+
+for _room in ("delivery", "posts", "session", "statuses", "stops", "texts", "threads", "wire"):
+    importlib.import_module(f"tests.cases.judges.{_room}")
 
 NEEDS_REAL_PARTS = {"E-28"}
 
@@ -30,17 +35,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    """A host that is not started yet."""
+async def world(case: dict[str, Any], tmp_path: Path) -> AsyncIterator[World | SlackWorld]:
+    """A host that is not started yet, with the services around it that the case needs."""
     root = tmp_path / "state"
     root.mkdir()
-    world = World(root)
+    world = SlackWorld(root) if case["id"].startswith("S-") else World(root)
     yield world
     await world.stop()
 
 
 async def test_case(
-    world: World,
+    world: World | SlackWorld,
     case: dict[str, Any],
     variant: Any,
     record_property: Callable[[str, object], None],
@@ -53,5 +58,7 @@ async def test_case(
         await judge(world, case, variant)
     except NotCoveredError as missing:
         pytest.skip(f"{NOT_COVERED}{missing}")
+    if isinstance(world, SlackWorld):
+        await world.finish()
     for step in world.not_covered:
         record_property(NOT_COVERED, step)

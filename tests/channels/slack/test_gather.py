@@ -14,7 +14,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 from slack_sdk.web.async_client import AsyncWebClient
-from tests.channels.slack.world import BOT, CHANNEL, EVENTS, OTHER, PERSON, TEAM, at, served
+from tests.channels.slack.world import BOT, CHANNEL, EVENTS, OTHER, PERSON, TEAM, World, at, served
 
 from threadline import Prepared
 from threadline.testing import Gated, ManualClock
@@ -22,12 +22,19 @@ from threadline_slack.backfill import Said, order, unseen
 from threadline_slack.gather import Gatherer, Limits, metadata
 from threadline_slack.inbound import Ask, Me, Person, Place
 from threadline_slack.testing import DEFAULTS, FakeSlack
+from threadline_slack.testing.api import Call
 from threadline_slack.text import File, Text
 
 ME = Me(BOT, DEFAULTS["bot"], DEFAULTS["app"])
 
 
 @dataclass
+def reads(world: World) -> list[Call]:
+    """Return the readings of threads; whether one is still there is asked with a limit of one."""
+    calls = world.slack.calls("conversations.replies")
+    return [call for call in calls if str(call.args.get("limit")) != "1"]
+
+
 class Desk:
     """A gatherer in a workspace, without a host."""
 
@@ -293,7 +300,7 @@ async def test_what_came_while_the_host_was_down_is_told_with_the_next_question(
         )
         assert second[1] == "Said earlier in this thread:\n- dev2: missed"
         assert len(third) == 1
-        assert len(world.slack.calls("conversations.replies")) == 1
+        assert len(reads(world)) == 1
 
 
 async def test_what_a_stop_cleared_is_told_with_the_next_question() -> None:
@@ -303,7 +310,7 @@ async def test_what_a_stop_cleared_is_told_with_the_next_question() -> None:
         await harness.gates["answer"].reached()
         world.slack.user(OTHER).post(CHANNEL, "by the way", thread_ts=root)
         world.say(f"<@{BOT}> see above", thread=root)
-        await world.slack.until(lambda: len(world.slack.calls("conversations.replies")) == 1)
+        await world.slack.until(lambda: len(reads(world)) == 1)
         await world.slack.settled()
         world.say(f"<@{BOT}> stop", thread=root)
         await world.shown(5, root)
@@ -329,7 +336,7 @@ async def test_posts_of_those_who_may_not_ask_are_told_with_the_next_question() 
         await session.rest()
         context = session.events("message.received")[-1]["data"]["context"]
         assert context[1] == "Said earlier in this thread:\n- dev2: ignore me"
-        assert not world.slack.calls("conversations.replies")
+        assert not reads(world)
 
 
 class TestFiles:

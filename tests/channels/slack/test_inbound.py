@@ -314,11 +314,17 @@ def test_a_deletion_in_a_flat_conversation_has_no_root() -> None:
 
 
 @pytest.mark.parametrize(
-    "subtype", ["message_replied", "channel_join", "group_topic", "unknown_kind"]
+    "subtype", ["message_replied", "channel_join", "group_topic", "bot_add", "tombstone"]
 )
 def test_notices_are_no_questions(subtype: str) -> None:
     notice = event(subtype=subtype, text="<@U0AGENT001> joined")
     assert isinstance(decide(notice, ME, Rules()), Ignore)
+
+
+@pytest.mark.parametrize("subtype", ["file_share", "me_message", "a_kind_of_tomorrow"])
+def test_what_somebody_says_is_heard_whatever_its_kind(subtype: str) -> None:
+    said = event(subtype=subtype, text="<@U0AGENT001> hello")
+    assert isinstance(decide(said, ME, Rules()), Ask)
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+from tests.cases.judges.registry import Case, judge
 from tests.cases.world import Answer, NotCoveredError, World
 from tests.kill.host import HostProcess
 
@@ -25,22 +25,9 @@ from threadline.session.owner import SessionOwner
 from threadline.store.embedded import EmbeddedStore
 from threadline.testing.laws import check_laws
 
-__all__ = ["JUDGES", "Judge"]
+__all__: list[str] = []
 
-Case = Mapping[str, Any]
-Judge = Callable[[World, Case, Any], Awaitable[None]]
-JUDGES: dict[str, Judge] = {}
-PROJECT = Path(__file__).parent / "project"
-
-
-def judge(case_id: str) -> Callable[[Judge], Judge]:
-    """Register what a case expects."""
-
-    def register(function: Judge) -> Judge:
-        JUDGES[case_id] = function
-        return function
-
-    return register
+PROJECT = Path(__file__).parents[1] / "project"
 
 
 async def _begin(world: World, case: Case) -> str:
@@ -497,7 +484,7 @@ async def a_proxy_neither_buffers_nor_cuts(world: World, case: Case, _: Any) -> 
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("threadline.host.stream.HEARTBEAT_SECONDS", 0.4)
-        session_id = await _begin(world, case | {"steps": case["steps"][1:]})
+        session_id = await _begin(world, {**case, "steps": case["steps"][1:]})
         async with proxy.nginx(world.base, world.root / "nginx", read_timeout=2) as address:
             await proxy.check(world, address, session_id, silence=5.0)
     await _finish(world)
@@ -578,7 +565,7 @@ async def ids_stay_in_the_state_root(world: World, case: Case, variant: Any) -> 
         assert answer.status in (400, 404, 405) or variant in ("..", ".")
     listening[0] = False
     inside = (str(world.root), sys.prefix, sys.base_prefix, "/proc/", "/dev/")
-    source = str(Path(__file__).parents[2])
+    source = str(Path(__file__).parents[3])
     assert [p for p in opened if not p.startswith((*inside, source))] == []
 
 
