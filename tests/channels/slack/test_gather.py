@@ -28,13 +28,13 @@ from threadline_slack.text import File, Text
 ME = Me(BOT, DEFAULTS["bot"], DEFAULTS["app"])
 
 
-@dataclass
 def reads(world: World) -> list[Call]:
     """Return the readings of threads; whether one is still there is asked with a limit of one."""
     calls = world.slack.calls("conversations.replies")
     return [call for call in calls if str(call.args.get("limit")) != "1"]
 
 
+@dataclass
 class Desk:
     """A gatherer in a workspace, without a host."""
 
