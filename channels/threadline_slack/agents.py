@@ -29,10 +29,10 @@ from threadline import (
 from threadline.events import SessionCompleted, SessionFailed
 from threadline_slack.assistant import Assistant, Opened, read, title_of
 from threadline_slack.bots import Bot, Bots
-from threadline_slack.inbound import Place, Rules, Stop
+from threadline_slack.inbound.decide import Place, Rules, Stop
+from threadline_slack.outbound.thread import error_of
+from threadline_slack.outbound.wishes import Wishes, understandable
 from threadline_slack.people import place_of
-from threadline_slack.thread import error_of
-from threadline_slack.wishes import Wishes, understandable
 
 __all__ = ["Agents"]
 

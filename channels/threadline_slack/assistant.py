@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from threadline_slack.inbound import Person, Place, Stop, team_of
+from threadline_slack.inbound.decide import Person, Place, Stop, team_of
 
 __all__ = ["Assistant", "Heard", "Opened", "looking_at", "read", "title_of"]
 

@@ -12,14 +12,14 @@ from threadline import Context
 from threadline.errors import ProjectError, ThreadlineError
 from threadline_slack.client import workspace_client
 from threadline_slack.config import Config
-from threadline_slack.deleted import Deleted
-from threadline_slack.gather import Gatherer, Limits
-from threadline_slack.inbound import Me, Place
-from threadline_slack.sealing import WrongKey
-from threadline_slack.shared import author_team, is_meant, through
-from threadline_slack.status import Status
-from threadline_slack.thread import Thread, error_of
-from threadline_slack.workspaces import Where, Workspaces, where_of
+from threadline_slack.inbound.decide import Me, Place
+from threadline_slack.inbound.gather import Gatherer, Limits
+from threadline_slack.installing.sealing import WrongKey
+from threadline_slack.installing.shared import author_team, is_meant, through
+from threadline_slack.installing.workspaces import Where, Workspaces, where_of
+from threadline_slack.outbound.deleted import Deleted
+from threadline_slack.outbound.status import Status
+from threadline_slack.outbound.thread import Thread, error_of
 
 if TYPE_CHECKING:
     import aiohttp

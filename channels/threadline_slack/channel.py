@@ -28,34 +28,34 @@ from threadline.channel.tokens import matching
 from threadline.errors import InvalidRequest, Unauthorized
 from threadline.session.access import Action
 from threadline.store.base import DeliveryRecord, SessionRecord
-from threadline_slack import forms
 from threadline_slack.agents import Agents
-from threadline_slack.approvals import Approvals
-from threadline_slack.askers import Askers
 from threadline_slack.assistant import Assistant
 from threadline_slack.bots import Bots
-from threadline_slack.commands import ASK
 from threadline_slack.config import Config
-from threadline_slack.declared import Declared, Interactive
-from threadline_slack.feedback import Feedback
-from threadline_slack.gather import Limits
-from threadline_slack.inbound import TOKEN, Gone, Place, Rules
-from threadline_slack.interactions import Interactions
-from threadline_slack.lookout import Lookout
-from threadline_slack.oauth import INSTALLER, Installing, browsers
-from threadline_slack.outputs import Outputs
+from threadline_slack.inbound.decide import TOKEN, Gone, Place, Rules
+from threadline_slack.inbound.gather import Limits
+from threadline_slack.inbound.lookout import Lookout
+from threadline_slack.inbound.receive import Receiver
+from threadline_slack.inbound.watch import Watch
+from threadline_slack.installing.oauth import INSTALLER, Installing, browsers
+from threadline_slack.interaction import forms
+from threadline_slack.interaction.approvals import Approvals
+from threadline_slack.interaction.commands import ASK
+from threadline_slack.interaction.declared import Declared, Interactive
+from threadline_slack.interaction.feedback import Feedback
+from threadline_slack.interaction.interactions import Interactions
+from threadline_slack.outbound.askers import Askers
+from threadline_slack.outbound.outputs import Outputs
+from threadline_slack.outbound.reactions import Acknowledgements, Reactions
+from threadline_slack.outbound.replies import Replies, ReplyMode
+from threadline_slack.outbound.status import StatusText
 from threadline_slack.people import place_of
-from threadline_slack.reactions import Acknowledgements, Reactions
-from threadline_slack.receive import Receiver
-from threadline_slack.replies import Replies, ReplyMode
-from threadline_slack.status import StatusText
-from threadline_slack.watch import Watch
 
 if TYPE_CHECKING:
     from slack_sdk.oauth.installation_store.async_installation_store import AsyncInstallationStore
     from slack_sdk.signature import SignatureVerifier
 
-    from threadline_slack.sockets import Sockets
+    from threadline_slack.inbound.sockets import Sockets
 
 __all__ = ["SlackChannel"]
 
@@ -67,23 +67,24 @@ class SlackChannel(Channel, Interactive):
     is that of a second bot's variables, as ``TRIAGE_``. ``installations`` is a store of who
     installed the app, where the environment's is not wanted. ``follow_ups``, ``flat_dms``,
     ``external``, ``bots``, ``bot_turns``, ``allowed`` and ``blocked`` are
-    :class:`~threadline_slack.inbound.Rules`. ``mentions`` are the user ids that an answer may
-    notify. ``reply`` is ``"post"``: the final answer; ``"stream"``: every message, as it grows; or
-    ``"agent"``: every message, whole. ``status`` is what the line under a thread says while the
-    agent works, see :class:`~threadline_slack.status.StatusText`. ``sockets`` is how many
+    :class:`~threadline_slack.inbound.decide.Rules`. ``mentions`` are the user ids that an answer
+    may notify. ``reply`` is ``"post"``: the final answer; ``"stream"``: every message, as it grows;
+    or ``"agent"``: every message, whole. ``status`` is what the line under a thread says while the
+    agent works, see :class:`~threadline_slack.outbound.status.StatusText`. ``sockets`` is how many
     connections Socket Mode keeps, 1 to 10. ``limits`` says what a message may bring along.
     ``watch`` says in which channels posts need no mention, see
-    :func:`~threadline_slack.watch.watch`; several may differ in how.
+    :func:`~threadline_slack.inbound.watch.watch`; several may differ in how.
 
     ``assistant``: the app is declared an agent. ``suggested_prompts`` are up to four
     ``(title, message)`` that a new conversation offers. ``reactions`` show at a message that came
     while the agent was busy what became of it, with the emoji of
-    :class:`~threadline_slack.reactions.Reactions` if others are wanted.
+    :class:`~threadline_slack.outbound.reactions.Reactions` if others are wanted.
 
     ``action``, ``view``, ``options``, ``command``, ``shortcut`` and ``reaction`` declare handlers,
-    see :class:`~threadline_slack.declared.Interactive`. ``commands`` are slash commands that ask
-    the agent, with how Slack describes them; ``message_shortcut`` is the title of an entry in each
-    message's menu that asks about the message. ``feedback`` puts two buttons below each answer.
+    see :class:`~threadline_slack.interaction.declared.Interactive`. ``commands`` are slash commands
+    that ask the agent, with how Slack describes them; ``message_shortcut`` is the title of an entry
+    in each message's menu that asks about the message. ``feedback`` puts two buttons below each
+    answer.
     """
 
     def __init__(
@@ -196,7 +197,7 @@ class SlackChannel(Channel, Interactive):
 
     async def _listen(self, ctx: Context, app_token: str, api_url: str) -> None:
         """Open the sockets; while Slack is away the host starts all the same, and it goes on."""
-        from threadline_slack.sockets import Sockets
+        from threadline_slack.inbound.sockets import Sockets
 
         async def take(payload: Mapping[str, Any]) -> Any:
             return await self._receiver.take(ctx, payload)

@@ -15,7 +15,7 @@ from threadline.cli.exits import UsageError
 if TYPE_CHECKING:
     from threadline.project import Project
     from threadline_slack.channel import SlackChannel
-    from threadline_slack.findings import Check
+    from threadline_slack.setup.findings import Check
 
 __all__ = ["app"]
 
@@ -59,8 +59,8 @@ def manifest(
     ] = False,
 ) -> None:
     """Print the manifest of the app that the agent needs, to create it from or to update it."""
-    from threadline_slack.manifest import address, needs_of
-    from threadline_slack.manifest import manifest as made
+    from threadline_slack.setup.manifest import address, needs_of
+    from threadline_slack.setup.manifest import manifest as made
 
     loaded, found = _project(project, channel)
     env = _environment(found)
@@ -106,8 +106,8 @@ def doctor(
 ) -> int:
     """Check tokens, scopes, the way events come and the channels; print each problem's fix."""
     from threadline.clock import SystemClock
-    from threadline_slack.doctor import examine
-    from threadline_slack.manifest import address, needs_of
+    from threadline_slack.setup.doctor import examine
+    from threadline_slack.setup.manifest import address, needs_of
 
     loaded, found = _project(project, channel)
     env = _environment(found)
@@ -154,9 +154,9 @@ def demo(
 ) -> None:
     """Serve the agent in a Slack on this machine, with a page to write in, until Ctrl-C."""
     from threadline.host.logs import LogBook, configure
-    from threadline_slack.demo.run import ready_text, run
-    from threadline_slack.demo.servers import Fake, Local
-    from threadline_slack.manifest import user_name
+    from threadline_slack.setup.demo.run import ready_text, run
+    from threadline_slack.setup.demo.servers import Fake, Local
+    from threadline_slack.setup.manifest import user_name
 
     loaded, found = _project(project, channel)
     bot = user_name(loaded.name)
@@ -207,7 +207,7 @@ def _project(path: Any, channel: str | None) -> tuple[Project, SlackChannel]:
 
 def _environment(channel: SlackChannel) -> dict[str, str]:
     """Return what the environment says of a bot, empty for what it does not."""
-    from threadline_slack.demo.run import NAMES
+    from threadline_slack.setup.demo.run import NAMES
 
     prefix = channel.env_prefix
     return {name: os.environ.get(f"{prefix}SLACK_{name}", "").strip() for name in NAMES}

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from threadline import EventContext, Principal
 from threadline_slack.bots import Bot
-from threadline_slack.inbound import Person, Place, Rules
+from threadline_slack.inbound.decide import Person, Place, Rules
 
 if TYPE_CHECKING:
-    from threadline_slack.forms import Interaction
+    from threadline_slack.interaction.forms import Interaction
 
 __all__ = ["place_of", "principal", "refusal", "respond", "tell", "whisper"]
 

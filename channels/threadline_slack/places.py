@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from threadline_slack.tokens import clean
+from threadline_slack.words.tokens import clean
 
 __all__ = ["TOKEN", "Me", "Person", "Place", "known", "person_of", "string", "team_of"]
 

@@ -29,7 +29,7 @@ from threadline.testing.faults import FaultyDisk
 from threadline.testing.inbound import Answer
 from threadline.testing.session import HostSession
 from threadline_slack import SlackChannel
-from threadline_slack.forms import Interaction
+from threadline_slack.interaction.forms import Interaction
 from threadline_slack.testing import DEFAULTS, Call, FakeSlack, Message, Socket
 
 __all__ = ["BOT", "CHANNEL", "DM", "PERSON", "TEAM", "SlackWorld", "filled"]

@@ -12,7 +12,7 @@ from threadline.testing import ChannelKit, Inbound, Posted, channel_conformance,
 from threadline_slack import SlackChannel
 from threadline_slack.config import Config
 from threadline_slack.testing import DEFAULTS, FakeSlack
-from threadline_slack.tokens import clean, escape
+from threadline_slack.words.tokens import clean, escape
 
 CHANNEL, BOT, TEAM = DEFAULTS["channel"], DEFAULTS["bot_user"], DEFAULTS["team"]
 PERSON, OTHER, SECRET = DEFAULTS["person"], DEFAULTS["other"], DEFAULTS["signing_secret"]

@@ -17,7 +17,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from threadline_slack.demo.servers import free_port
+from threadline_slack.setup.demo.servers import free_port
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 

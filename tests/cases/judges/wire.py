@@ -20,7 +20,7 @@ from tests.cases.told import Answer, Tool
 
 from threadline.agent.tools import tool
 from threadline.errors import ProjectError
-from threadline_slack import forms
+from threadline_slack.interaction import forms
 
 __all__: list[str] = []
 

@@ -24,8 +24,8 @@ from tests.channels.slack.world import (
 
 from threadline import Approval, tool
 from threadline.harness.scripted import Call, Say, Scripted
-from threadline_slack import cards
-from threadline_slack.cards import APPROVE, DENY
+from threadline_slack.interaction import cards
+from threadline_slack.interaction.cards import APPROVE, DENY
 from threadline_slack.testing import Message
 
 

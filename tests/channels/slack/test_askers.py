@@ -11,8 +11,8 @@ from tests.channels.slack.world import BOT, OTHER, PERSON, TEAM, World, served
 from threadline import Channel
 from threadline.channel.context import Session
 from threadline.testing import Gated
-from threadline_slack.askers import Askers
-from threadline_slack.inbound import Person
+from threadline_slack.inbound.decide import Person
+from threadline_slack.outbound.askers import Askers
 
 
 def context(world: World, ts: str) -> Any:

@@ -23,7 +23,7 @@ from threadline.harness.scripted import Call, Say, Scripted
 from threadline.testing import Gated
 from threadline_slack import SlackChannel
 from threadline_slack.assistant import Assistant, Opened, looking_at, read, title_of
-from threadline_slack.inbound import Person, Place, Stop
+from threadline_slack.inbound.decide import Person, Place, Stop
 from threadline_slack.testing import Message
 
 PROMPTS = [("Weather", "How is the weather?"), ("On call", "Who is on call?")]

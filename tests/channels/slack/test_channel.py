@@ -133,7 +133,7 @@ async def test_a_host_starts_and_stops_while_there_is_no_socket(
 ) -> None:
     async with served(socket=True) as world:
         await world.host.stop()
-        monkeypatch.setattr("threadline_slack.sockets._CONNECT_SECONDS", 0.01)
+        monkeypatch.setattr("threadline_slack.inbound.sockets._CONNECT_SECONDS", 0.01)
         gate = world.slack.hold("apps.connections.open", "before")
         await world.host.start()
         assert not world.slack.sockets()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from wcwidth import iter_graphemes
 
-from threadline_slack.chunks import Chunk, length, split, truncate
+from threadline_slack.words.chunks import Chunk, length, split, truncate
 
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
 PIECES = st.sampled_from(

@@ -23,8 +23,8 @@ from tests.channels.slack.world import (
 from threadline.harness.scripted import Call, Say, Scripted
 from threadline.testing import Gated
 from threadline_slack import Interaction, InteractionContext, SlackChannel
-from threadline_slack.cards import STOP, stop_button
-from threadline_slack.commands import ASK
+from threadline_slack.interaction.cards import STOP, stop_button
+from threadline_slack.interaction.commands import ASK
 
 ELSEWHERE = "C0ELSEWHERE"
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from tests.channels.slack.hostile import MARKDOWN, live_in_mrkdwn, live_tokens
 
-from threadline_slack.chunks import length
-from threadline_slack.compose import Form, Message, compose
+from threadline_slack.words.chunks import length
+from threadline_slack.words.compose import Form, Message, compose
 
 FORMS: list[Form] = ["markdown", "mrkdwn"]
 SLACK = MarkdownIt("commonmark").enable(["table", "strikethrough"])

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.channels.slack.hostile import MARKDOWN, live_tokens
 
-from threadline_slack.defuse import defuse
+from threadline_slack.words.defuse import defuse
 
 ZWSP = "\u200b"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from threadline_slack.delay import note
+from threadline_slack.outbound.delay import note
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 

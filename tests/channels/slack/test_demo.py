@@ -14,10 +14,10 @@ import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from threadline.errors import Unavailable
-from threadline_slack.demo.page import Page
-from threadline_slack.demo.paint import mrkdwn, painted
-from threadline_slack.demo.run import point
-from threadline_slack.demo.servers import Fake, Local
+from threadline_slack.setup.demo.page import Page
+from threadline_slack.setup.demo.paint import mrkdwn, painted
+from threadline_slack.setup.demo.run import point
+from threadline_slack.setup.demo.servers import Fake, Local
 from threadline_slack.testing import DEFAULTS, FakeSlack
 
 CHANNEL, PERSON, OTHER, BOT = (DEFAULTS[key] for key in ("channel", "person", "other", "bot_user"))

@@ -16,11 +16,12 @@ from threadline import Agent
 from threadline.clock import SystemClock
 from threadline.harness.scripted import Scripted
 from threadline.testing import TestHost
-from threadline_slack import SlackChannel, findings
+from threadline_slack import SlackChannel
 from threadline_slack.config import Config
-from threadline_slack.doctor import examine
-from threadline_slack.findings import Check
-from threadline_slack.manifest import Needs, bot_scopes
+from threadline_slack.setup import findings
+from threadline_slack.setup.doctor import examine
+from threadline_slack.setup.findings import Check
+from threadline_slack.setup.manifest import Needs, bot_scopes
 from threadline_slack.testing import DEFAULTS, FakeSlack
 
 CHANNEL = DEFAULTS["channel"]

@@ -19,7 +19,7 @@ from tests.channels.slack.world import (
     served,
 )
 
-from threadline_slack.feedback import FEEDBACK, buttons
+from threadline_slack.interaction.feedback import FEEDBACK, buttons
 from threadline_slack.testing import Message
 from threadline_slack.testing.blocks import check_blocks
 

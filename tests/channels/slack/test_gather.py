@@ -18,12 +18,12 @@ from tests.channels.slack.world import BOT, CHANNEL, EVENTS, OTHER, PERSON, TEAM
 
 from threadline import Prepared
 from threadline.testing import Gated, ManualClock
-from threadline_slack.backfill import Said, order, unseen
-from threadline_slack.gather import Gatherer, Limits, metadata
-from threadline_slack.inbound import Ask, Me, Person, Place
+from threadline_slack.inbound.backfill import Said, order, unseen
+from threadline_slack.inbound.decide import Ask, Me, Person, Place
+from threadline_slack.inbound.gather import Gatherer, Limits, metadata
 from threadline_slack.testing import DEFAULTS, FakeSlack
 from threadline_slack.testing.api import Call
-from threadline_slack.text import File, Text
+from threadline_slack.words.text import File, Text
 
 ME = Me(BOT, DEFAULTS["bot"], DEFAULTS["app"])
 

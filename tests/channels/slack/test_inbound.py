@@ -13,10 +13,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from threadline_slack.backfill import Said
-from threadline_slack.forms import interactions, parse
-from threadline_slack.inbound import Ask, Decision, Gone, Ignore, Me, Place, Rules, Stop, decide
-from threadline_slack.watch import watch
+from threadline_slack.inbound.backfill import Said
+from threadline_slack.inbound.decide import (
+    Ask,
+    Decision,
+    Gone,
+    Ignore,
+    Me,
+    Place,
+    Rules,
+    Stop,
+    decide,
+)
+from threadline_slack.inbound.watch import watch
+from threadline_slack.interaction.forms import interactions, parse
 
 CASES = {
     case["id"]: case

@@ -21,8 +21,8 @@ from tests.channels.slack.many import (
 from tests.channels.slack.world import CHANNEL, PERSON, TEAM
 
 from threadline.errors import ProjectError
-from threadline_slack.installs import Folder, KeptStore, store_at
-from threadline_slack.sealing import Seal, SealedStore, WrongKey
+from threadline_slack.installing.installs import Folder, KeptStore, store_at
+from threadline_slack.installing.sealing import Seal, SealedStore, WrongKey
 
 CLIENT = "11.22"
 SECRETS = {

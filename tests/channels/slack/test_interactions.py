@@ -24,8 +24,8 @@ from tests.channels.slack.world import (
 )
 
 from threadline_slack import Interaction, InteractionContext, SlackChannel
-from threadline_slack.forms import interactions
-from threadline_slack.interactions import offered
+from threadline_slack.interaction.forms import interactions
+from threadline_slack.interaction.interactions import offered
 from threadline_slack.testing import Message
 
 BUTTONS = [

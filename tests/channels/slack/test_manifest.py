@@ -11,10 +11,10 @@ from threadline import Agent, Artifacts, Kind, ToolContext, tool
 from threadline.harness.scripted import Call, Say, Scripted
 from threadline.testing import TestHost
 from threadline_slack import SlackChannel, watch
-from threadline_slack.acting import InteractionContext
 from threadline_slack.config import Config
-from threadline_slack.forms import Interaction
-from threadline_slack.manifest import (
+from threadline_slack.interaction.acting import InteractionContext
+from threadline_slack.interaction.forms import Interaction
+from threadline_slack.setup.manifest import (
     Command,
     Needs,
     Shortcut,

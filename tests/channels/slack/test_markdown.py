@@ -13,9 +13,9 @@ from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
 from tests.channels.slack.hostile import MARKDOWN, live_tokens
 
-from threadline_slack.markdown import markdown
-from threadline_slack.parse import parse, safe_url
-from threadline_slack.render import Words
+from threadline_slack.words.markdown import markdown
+from threadline_slack.words.parse import parse, safe_url
+from threadline_slack.words.render import Words
 
 ZWSP = "\u200b"
 WORDS = Words((), {})

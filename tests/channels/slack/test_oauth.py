@@ -12,8 +12,8 @@ from tests.channels.slack.world import CHANNEL, PERSON, TEAM, served
 from threadline.channel.auth import AuthRequest
 from threadline.principal import Principal
 from threadline_slack import SlackChannel
-from threadline_slack.manifest import bot_scopes, needs_of
-from threadline_slack.oauth import INSTALLER, browsers
+from threadline_slack.installing.oauth import INSTALLER, browsers
+from threadline_slack.setup.manifest import bot_scopes, needs_of
 
 
 def tokens(world: Many, method: str = "chat.postMessage") -> list[str | None]:
@@ -101,7 +101,7 @@ async def test_a_way_back_that_is_not_right_installs_nothing(
 
 
 async def test_a_state_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("threadline_slack.oauth._STATE_SECONDS", -1)
+    monkeypatch.setattr("threadline_slack.installing.oauth._STATE_SECONDS", -1)
     async with many() as world:
         assert await world.come_back(world.slack.app.install) == 401
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from threadline_slack.pace import Pace
+from threadline_slack.outbound.pace import Pace
 
 
 def test_the_more_grow_the_slower_each() -> None:

@@ -16,7 +16,7 @@ from tests.channels.slack.world import BOT, CHANNEL, DM, EVENTS, OTHER, PERSON, 
 from threadline import Delivery
 from threadline.events import parse_event
 from threadline.testing import Gated
-from threadline_slack.reactions import Board, Reactions
+from threadline_slack.outbound.reactions import Board, Reactions
 
 WAITS, STEERED = "hourglass_flowing_sand", "eyes"
 ANSWERED, CLEARED = "white_check_mark", "no_entry_sign"

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from tests.channels.slack.hostile import MARKDOWN, live_in_mrkdwn
 from wcwidth import width
 
-from threadline_slack.parse import safe_url
-from threadline_slack.render import mrkdwn
-from threadline_slack.tables import layout
-from threadline_slack.tokens import ENTITY
+from threadline_slack.words.parse import safe_url
+from threadline_slack.words.render import mrkdwn
+from threadline_slack.words.tables import layout
+from threadline_slack.words.tokens import ENTITY
 
 ZWSP = "\u200b"
 

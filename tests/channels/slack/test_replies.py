@@ -12,7 +12,7 @@ from threadline.harness.base import TurnResult
 from threadline.harness.scripted import Call, Say, Scripted, Wait
 from threadline.testing import Gated
 from threadline_slack import SlackChannel
-from threadline_slack.cards import STOP
+from threadline_slack.interaction.cards import STOP
 from threadline_slack.testing import Message
 
 LONG = "\n\n".join(f"Paragraph {number}. " + "word " * 60 for number in range(100))

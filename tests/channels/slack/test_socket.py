@@ -15,8 +15,8 @@ from structlog.testing import LogCapture
 from tests.channels.slack.world import BOT, served
 
 from threadline.testing import Gated, ManualClock
-from threadline_slack.socket import Disconnect, Envelope, Hello, parse
-from threadline_slack.sockets import Sockets, backoff
+from threadline_slack.inbound.socket import Disconnect, Envelope, Hello, parse
+from threadline_slack.inbound.sockets import Sockets, backoff
 from threadline_slack.testing import DEFAULTS, FakeSlack, Socket
 
 PERSON, CHANNEL, DM = DEFAULTS["person"], DEFAULTS["channel"], DEFAULTS["dm"]
@@ -216,7 +216,7 @@ async def test_an_acknowledgement_goes_where_its_envelope_came_from(world: World
 async def test_an_old_connection_is_left_even_when_slack_does_not_end_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("threadline_slack.socket._LINGER_SECONDS", 0.05)
+    monkeypatch.setattr("threadline_slack.inbound.socket._LINGER_SECONDS", 0.05)
     async with world.connected() as sockets:
         (old,) = await world.up(sockets)
         await old.disconnect("warning")
@@ -315,7 +315,7 @@ async def test_while_slack_is_away_the_start_returns_and_goes_on(world: World) -
 async def test_what_slack_never_says_is_not_waited_for(
     world: World, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
-    monkeypatch.setattr("threadline_slack.sockets._CONNECT_SECONDS", 0.1)
+    monkeypatch.setattr("threadline_slack.inbound.sockets._CONNECT_SECONDS", 0.1)
     if missing == "address":
         world.slack.hold(OPEN, "before", times=1)
     else:
@@ -467,7 +467,7 @@ async def test_the_end_acknowledges_what_was_taken_and_takes_nothing_more(world:
 async def test_the_end_does_not_wait_for_ever(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("threadline_slack.sockets._DRAIN_SECONDS", 0.05)
+    monkeypatch.setattr("threadline_slack.inbound.sockets._DRAIN_SECONDS", 0.05)
     before = asyncio.all_tasks()
     async with world.connected(2) as sockets:
         await world.up(sockets)
@@ -475,7 +475,7 @@ async def test_the_end_does_not_wait_for_ever(
         world.say("hello")
         await world.slack.until(lambda: world.take.taken)
     await world.slack.until(lambda: world.slack.sockets() == [])
-    ours = [t for t in asyncio.all_tasks() - before if "threadline_slack/sock" in repr(t)]
+    ours = [t for t in asyncio.all_tasks() - before if "threadline_slack/inbound/sock" in repr(t)]
     assert ours == []
 
 

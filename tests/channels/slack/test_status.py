@@ -12,7 +12,7 @@ from threadline import tool
 from threadline.harness.base import ToolCall, Turn
 from threadline.harness.scripted import Call, Fail, Reason, Say, Scripted, Wait
 from threadline.testing import Gated
-from threadline_slack.status import StatusText, reasoning, using
+from threadline_slack.outbound.status import StatusText, reasoning, using
 
 METHOD = "assistant.threads.setStatus"
 

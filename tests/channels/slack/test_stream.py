@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from threadline_slack.chunks import Chunk, cut, growing, length
-from threadline_slack.defuse import defuse
-from threadline_slack.stream import ENOUGH, LATE, LATEST, MOST, Growth, visible
+from threadline_slack.outbound.stream import ENOUGH, LATE, LATEST, MOST, Growth, visible
+from threadline_slack.words.chunks import Chunk, cut, growing, length
+from threadline_slack.words.defuse import defuse
 
 FENCE = re.compile(r"^```.*\n?", re.MULTILINE)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from threadline_slack.text import (
+from threadline_slack.words.text import (
     Command,
     File,
     command,
@@ -18,7 +18,7 @@ from threadline_slack.text import (
     read,
     unaddressed,
 )
-from threadline_slack.tokens import clean, decode, escape
+from threadline_slack.words.tokens import clean, decode, escape
 
 BOT = "U0AGENT001"
 NAMES = {"U0HUMAN002": "Dev Two", "C0CHAN0002": "alerts", "S0GROUP001": "oncall"}

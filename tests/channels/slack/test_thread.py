@@ -6,7 +6,7 @@ import pytest
 from tests.channels.slack.world import BOT, CHANNEL, PERSON, TEAM, World, served
 
 from threadline.testing import Gated
-from threadline_slack.inbound import Place
+from threadline_slack.inbound.decide import Place
 
 
 async def answered(world: World, ts: str) -> list[dict[str, object]]:

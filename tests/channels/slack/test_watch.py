@@ -15,9 +15,9 @@ from structlog.testing import capture_logs
 from tests.channels.slack.world import BOT, EVENTS, PERSON, TEAM, World, deliver, served
 
 from threadline_slack import SlackChannel, watch
-from threadline_slack.inbound import Ask, Decision, Ignore, Me, Rules, Stop, decide
-from threadline_slack.storms import Storms
-from threadline_slack.watch import Watch, fingerprint, own_content
+from threadline_slack.inbound.decide import Ask, Decision, Ignore, Me, Rules, Stop, decide
+from threadline_slack.inbound.storms import Storms
+from threadline_slack.inbound.watch import Watch, fingerprint, own_content
 
 CASES = {
     case["id"]: case

@@ -21,9 +21,9 @@ from tests.channels.slack.world import BOT, CHANNEL, PERSON, TEAM, deliver
 from threadline import TryAgain
 from threadline.errors import ProjectError
 from threadline.testing import Gated, ManualClock
-from threadline_slack.sealing import WrongKey
+from threadline_slack.installing.sealing import WrongKey
+from threadline_slack.installing.workspaces import NotInstalled, Where, where_of
 from threadline_slack.testing.model import Install
-from threadline_slack.workspaces import NotInstalled, Where, where_of
 
 ORG, HOURS = "E0ORG00001", 3_600
 
@@ -536,7 +536,7 @@ async def test_a_known_workspace_is_looked_up_once_and_order_is_kept() -> None:
 async def test_whoever_is_known_is_forgotten_when_there_are_too_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("threadline_slack.workspaces._MANY", 1)
+    monkeypatch.setattr("threadline_slack.installing.workspaces._MANY", 1)
     monkeypatch.setattr("threadline_slack.bots._MANY", 1)
     async with many() as world:
         await world.install(TEAM)

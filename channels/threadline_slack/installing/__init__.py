@@ -1,0 +1,1 @@
+"""Many workspaces: who installed the app, their tokens, and the way there."""

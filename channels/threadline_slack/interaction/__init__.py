@@ -1,0 +1,1 @@
+"""What people press, choose, submit and command, and what it leads to."""

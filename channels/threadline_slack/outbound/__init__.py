@@ -1,0 +1,1 @@
+"""What people see: answers, statuses, files, reactions."""

@@ -1,0 +1,1 @@
+"""Setting up: the manifest, the doctor, and a Slack on this machine."""
