@@ -160,10 +160,10 @@ class SlackChannel(Channel, Interactive):
             self.bots,
             self.rules,
             interactions,
+            self._agents,
+            self._acks,
+            self.lookout,
             self._gone,
-            agents=self._agents,
-            acks=self._acks,
-            lookout=self.lookout,
         )
         self.post(
             "/events",

@@ -36,16 +36,16 @@ class Receiver:
         bots: Bots,
         rules: Rules,
         interactions: Interactions,
-        gone: Callable[[Gone], Awaitable[None]] | None = None,
-        agents: Agents | None = None,
-        acks: Acknowledgements | None = None,
-        lookout: Lookout | None = None,
+        agents: Agents,
+        acks: Acknowledgements,
+        lookout: Lookout,
+        gone: Callable[[Gone], Awaitable[None]],
     ) -> None:
         self._bots = bots
         self._gone = gone
         self._agents = agents
         self._acks = acks
-        self._lookout = lookout or Lookout()
+        self._lookout = lookout
         self._rules = rules
         self._interactions = interactions
         self._commands = Commands(interactions, bots)
@@ -79,7 +79,7 @@ class Receiver:
     async def _event(self, ctx: Context, envelope: Mapping[str, Any]) -> None:
         if self._bots.told(ctx, envelope):
             return
-        if self._agents is not None and await self._agents.heard(ctx, envelope, self._stop):
+        if await self._agents.heard(ctx, envelope, self._stop):
             return
 
         def joined(token: str) -> bool:
@@ -104,8 +104,7 @@ class Receiver:
             await self._stop(ctx, decision)
         elif isinstance(decision, Gone):
             bot.gatherer.backfill.unhear(decision.place, decision.ts)
-            if self._gone is not None:
-                await self._gone(decision)
+            await self._gone(decision)
         else:
             if decision.place is not None and joined(decision.place.token):
                 bot.gatherer.backfill.hear(decision.place, envelope["event"], me)
@@ -148,7 +147,7 @@ class Receiver:
             return False
         (await self._bots.of(ask.place.team)).deleted.discard(ask.place)
         waits = delivery.admitted == "queued" and not ask.person.bot and ask.watch is None
-        if waits and self._acks is not None:
+        if waits:
             self._acks.queued(delivery)
         return True
 
