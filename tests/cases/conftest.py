@@ -18,12 +18,13 @@ OWN = Path(__file__).parent / "cases.jsonl"
 NOT_COVERED = "not covered: "
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _offers_are_read_once() -> Iterator[None]:
+_OFFERS = functools.cache(installed._offers)
+
+
+@pytest.fixture(autouse=True)
+def _offers_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each host start without looking through all installed packages: there are hundreds."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(installed, "_offers", functools.cache(installed._offers))
-        yield
+    monkeypatch.setattr(installed, "_offers", _OFFERS)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

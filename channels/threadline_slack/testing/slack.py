@@ -26,6 +26,7 @@ from typing import Any, Self
 from aiohttp import web
 
 from threadline.clock import Clock, SystemClock
+from threadline.testing.serving import end, listen
 from threadline_slack.testing.activity import Activity
 from threadline_slack.testing.agentuser import Hands
 from threadline_slack.testing.api import WebApi
@@ -130,8 +131,7 @@ class FakeSlack(Seeding, Reading):
             ]
         )
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
+        self._listening = await listen(self._runner, self._port)
         self._port = self._runner.addresses[0][1]
         self.state.url = f"http://127.0.0.1:{self._port}"
         await self.outbound.open()
@@ -143,7 +143,7 @@ class FakeSlack(Seeding, Reading):
         self.heal()
         await self.outbound.close()
         await self._sockets.close()
-        await self._runner.cleanup()
+        await end(self._runner, self._listening)
         self._runner = None
 
     @property

@@ -40,6 +40,7 @@ from threadline.testing.faults import FaultyDisk
 from threadline.testing.inbound import Answer
 from threadline.testing.killing import bury, cancel
 from threadline.testing.laws import check_laws
+from threadline.testing.serving import end, listen
 from threadline.testing.session import HostSession
 from threadline.testing.watched import WatchedStore, Witness
 
@@ -129,8 +130,7 @@ class TestHost:
         self._runner = web.AppRunner(
             host.app(), access_log=None, handler_cancellation=True, shutdown_timeout=0.1
         )
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self._listening = await listen(self._runner)
         host.announce(self._runner.addresses[0][1])
         self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60))
 
@@ -191,7 +191,7 @@ class TestHost:
         async def stopping() -> None:
             await host.drain(drain_seconds)
             await http.close()
-            await runner.cleanup()
+            await end(runner, self._listening)
             await host.close()
 
         task = asyncio.ensure_future(stopping())
@@ -212,7 +212,7 @@ class TestHost:
         cancel(host)
         await http.close()
         await host.work.close()
-        await runner.cleanup()
+        await end(runner, self._listening)
         for agent in host.agents.values():
             await bury(agent)
         if power_cut:

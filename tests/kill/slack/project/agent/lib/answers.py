@@ -37,7 +37,8 @@ async def answer(turn: Turn) -> TurnResult:
         await turn.call_tools([ToolCall(f"{turn.id}.{number}", "look", {"number": number})])
         nudges = await turn.boundary([{"role": "tool", "content": number}])
         if nudges:
-            found = [name for nudge in nudges for name in QUESTION.findall(nudge.text)]
+            # What was said in the thread may stand before the message: it ends in its own words.
+            found = [QUESTION.findall(nudge.text)[-1] for nudge in nudges]
             await turn.confirm(nudges, [{"role": "user", "of": prompt, "heard": found}])
             heard += found
     await asyncio.sleep(dice.uniform(0.0, 0.05))
