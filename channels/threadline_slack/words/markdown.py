@@ -140,7 +140,10 @@ class _Markdown(Words):
         said = ""
         for at, node in enumerate(nodes):
             behind = _first(nodes[at + 1]) if at + 1 < len(nodes) else after
-            said += self._inline(node, (before + said)[-1], behind, active)
+            inline = self._inline(node, (before + said)[-1], behind, active)
+            # An entity right behind a scheme would be read as part of an address.
+            apart = said.endswith("://") and inline.startswith("&")
+            said += ZERO_WIDTH_SPACE + inline if apart else inline
         return said
 
     def _inline(self, node: SyntaxTreeNode, before: str, after: str, active: frozenset[str]) -> str:
