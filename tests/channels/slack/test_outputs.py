@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -37,11 +38,12 @@ def files(world: World, ts: str) -> list[Message]:
 
 async def until(world: World, done: Callable[[], object]) -> None:
     """Let time pass until it is so, and a little more."""
-    for _ in range(200):
-        await world.clock.elapse(0.5)
-        await world.slack.settled()
-        if done():
-            break
+    async with asyncio.timeout(30):
+        while not done():
+            await world.clock.elapse(0.5)
+            await world.slack.settled()
+            # The disk takes real time.
+            await asyncio.sleep(0.005)
     await world.clock.elapse(2)
     await world.slack.settled()
     assert done(), world.slack.describe()

@@ -352,8 +352,11 @@ async def test_outside_of_threads_a_message_is_edited() -> None:
     async with served(harness, reply="stream", flat_dms=True) as world:
         world.slack.user(PERSON).post(DM, "go")
         await world.slack.until(lambda: len(world.slack.messages(DM)) == 2)
-        await world.host.elapse(2)
-        await world.slack.until(lambda: "first" in world.slack.visible(DM)[1])
+        # The next edit waits for its time, which begins when the first has been answered.
+        async with asyncio.timeout(30):
+            while "first" not in world.slack.visible(DM)[1]:
+                await world.host.elapse(1)
+                await asyncio.sleep(0.005)
         assert unfinished(world.slack.messages(DM))
         harness.gate.set()
         await world.slack.until(lambda: "second" in world.slack.visible(DM)[1])
