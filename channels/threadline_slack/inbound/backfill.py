@@ -15,13 +15,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from threadline import Session
 from threadline.clock import Clock
 from threadline_slack.inbound.decide import Me, Place
 from threadline_slack.inbound.names import Names, tidy
 from threadline_slack.inbound.waits import Waits, why
+from threadline_slack.logs import recorded
 from threadline_slack.words.text import is_stop, read
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ __all__ = ["Backfill", "Said", "order", "unseen"]
 _THREADS, _HEARD, _TOLD = 1_000, 40, 500
 _PAGE, _PAGES = 200, 5
 _LONGEST = 2_000  # characters of one post
-_TOLD_BY = b'"message.received"', b'"nudge.delivered"', b'"deliveries.cleared"'
+_TOLD_BY = "message.received", "nudge.delivered", "deliveries.cleared"
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,11 +252,8 @@ async def _posts(session: Session) -> tuple[list[str], list[str]]:
     """Return the ``ts`` of the posts that the log says the model has, and of those cleared."""
     has: list[str] = []
     cleared: list[str] = []
-    async for chunk in session.events():
-        for line in chunk.split(b"\n"):
-            if any(type_ in line for type_ in _TOLD_BY):
-                event = orjson.loads(line)
-                (cleared if event["type"] == "deliveries.cleared" else has).extend(_named(event))
+    async for event in recorded(session, *_TOLD_BY):
+        (cleared if event["type"] == "deliveries.cleared" else has).extend(_named(event))
     return has, cleared
 
 

@@ -6,16 +6,14 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import orjson
-
 from threadline import Session
 from threadline_slack.inbound.decide import Ask
+from threadline_slack.logs import recorded
 
 __all__ = ["Streaks"]
 
 _MANY = 10_000
 _CHANGES = 20  # of one alert
-_PROMPTS = b'"message.received"', b'"nudge.delivered"'
 
 
 class Streaks:
@@ -65,17 +63,14 @@ async def _read(session: Session) -> Counter[str]:
     """Return what the log says; in a digest it counts every post, since all stand in one row."""
     streak: Counter[str] = Counter()
     token = session.continuation_token or ""
-    async for chunk in session.events():
-        for line in chunk.split(b"\n"):
-            if not any(type_ in line for type_ in _PROMPTS):
-                continue
-            for identity, sender in _spoken(orjson.loads(line)):
-                # A post's name is team, channel and ts; that of a change has one more part.
-                _, _, ts, *change = [*identity.split(":", 3), "", ""][:4]
-                if not (sender.get("attributes") or {}).get("bot"):
-                    streak.clear()
-                elif any(change) or not token.endswith(f":{ts}"):
-                    streak[ts if any(change) else ""] += 1
+    async for event in recorded(session, "message.received", "nudge.delivered"):
+        for identity, sender in _spoken(event):
+            # A post's name is team, channel and ts; that of a change has one more part.
+            _, _, ts, *change = [*identity.split(":", 3), "", ""][:4]
+            if not (sender.get("attributes") or {}).get("bot"):
+                streak.clear()
+            elif any(change) or not token.endswith(f":{ts}"):
+                streak[ts if any(change) else ""] += 1
     return streak
 
 
@@ -83,5 +78,5 @@ def _spoken(event: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]
     """Yield the deliveries that an event gave to the model, with who sent each."""
     data = event["data"]
     told = [data] if event["type"] == "nudge.delivered" else data.get("parts") or []
-    for one in told if event["type"] in ("nudge.delivered", "message.received") else []:
+    for one in told:
         yield str(one.get("deliveryId")), one.get("sender") or {}

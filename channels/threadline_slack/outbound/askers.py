@@ -6,15 +6,13 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
-
 from threadline import Channel, Event, EventContext, MessageReceived, NudgeDelivered, Session
 from threadline_slack.inbound.decide import Person
+from threadline_slack.logs import recorded
 
 __all__ = ["Askers"]
 
 _MANY = 10_000
-_TYPES = (b'"message.received"', b'"nudge.delivered"')
 
 
 class Askers:
@@ -60,10 +58,8 @@ def _person(sender: Mapping[str, Any] | None) -> Person | None:
 async def _read(session: Session) -> Person | None:
     """Return the newest asker that the log names."""
     found = None
-    async for chunk in session.events():
-        for line in chunk.split(b"\n"):
-            if any(type_ in line for type_ in _TYPES):
-                found = _sender(orjson.loads(line)) or found
+    async for event in recorded(session, "message.received", "nudge.delivered"):
+        found = _sender(event) or found
     return found
 
 

@@ -160,10 +160,8 @@ class Writer(Thread):
     async def remove(self, ts: str) -> None:
         """Delete a message; where that is not allowed it says nothing any more."""
         try:
-            await self._call(lambda: self._client.chat_delete(channel=self._place.channel, ts=ts))
+            await super().remove(ts)
         except Exception as error:
-            if is_refused(error) == "message_not_found":
-                return
             if not is_refused(error):
                 raise
             await self.rewrite(ts, _GONE, [])
