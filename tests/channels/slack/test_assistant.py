@@ -66,6 +66,15 @@ def statuses(world: World) -> list[str]:
     return [call.args["status"] for call in world.slack.calls("agents.sessions.setStatus")]
 
 
+async def asked(world: World, thread: str, *last: str) -> None:
+    """Wait until these statuses, the newest last, were asked for, and the last is kept.
+
+    What a session shows does not say that: the end of the status line changes it too.
+    """
+    await world.slack.until(lambda: tuple(statuses(world)[-len(last) :]) == last)
+    await status(world, thread, last[-1])
+
+
 # What events say
 
 
@@ -317,8 +326,7 @@ async def test_a_session_that_waits_for_a_person_is_suspended() -> None:
         card = world.slack.messages(CHANNEL, ts)[1]
         await world.slack.user(PERSON).click(card, "threadline:approve")
         await world.shown(3, ts)
-        await status(world, ts, "active")
-        assert statuses(world)[-2:] == ["processing", "active"]
+        await asked(world, ts, "processing", "active")
 
 
 async def test_a_long_turn_keeps_its_stop_button() -> None:
@@ -331,8 +339,8 @@ async def test_a_long_turn_keeps_its_stop_button() -> None:
         world.clock.advance(1_900)
         harness.release("call")
         await world.shown(2, ts)
-        await status(world, ts, "active")
-        assert statuses(world) == ["processing", "processing", "active"]
+        await asked(world, ts, "processing", "processing", "active")
+        assert len(statuses(world)) == 3
 
 
 async def test_a_session_whose_host_was_killed_does_not_hang() -> None:
@@ -382,10 +390,10 @@ async def test_the_end_of_a_turn_is_told_as_soon_as_slack_lets_us() -> None:
         assert len(await world.shown(2, ts)) == 2
         assert world.slack.session(CHANNEL, ts) == "processing"
         await world.session(ts).rest()
-        tries = len(statuses(world))
+        await world.slack.until(lambda: statuses(world) == ["processing", "active"])
         await world.clock.elapse(29)
         await world.slack.settled()
-        assert len(statuses(world)) == tries
+        assert len(statuses(world)) == 2
         await world.clock.elapse(2)
         await status(world, ts, "active")
 
@@ -432,8 +440,8 @@ async def test_who_is_no_member_starts_a_session_all_the_same() -> None:
         world.slack.fail("agents.sessions.setStatus", "user_not_found")
         ts = world.say(f"<@{BOT}> one")
         await world.shown(2, ts)
-        await status(world, ts, "active")
-        assert statuses(world) == ["processing", "processing", "active"]
+        await asked(world, ts, "processing", "processing", "active")
+        assert len(statuses(world)) == 3
         first, second, _ = world.slack.calls("agents.sessions.setStatus")
         assert first.args == second.args | {"initiator_user_id": PERSON}
 
@@ -503,8 +511,7 @@ async def test_the_retry_of_a_stop_changes_nothing_more(socket: bool) -> None:
         await status(world, ts, "processing")
         harness.release()
         await session.rest()
-        await status(world, ts, "active")
-        assert statuses(world)[-3:] == ["active", "processing", "active"]
+        await asked(world, ts, "active", "processing", "active")
         assert session.replies == ["go on"]
         assert len(session.events("turn.failed")) == 1
         await world.host.stop()
