@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from threadline_github.diff import FileDiff, anchor, excerpt, is_generated, parse
+from threadline_github.workspace.diff import FileDiff, anchor, excerpt, is_generated, parse
 
 DIFF = """\
 diff --git a/up.py b/up.py

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from threadline_github.prose import command, mentions, prose
+from threadline_github.inbound.prose import command, mentions, prose
 
 BOT = "agent-fixture[bot]"
 

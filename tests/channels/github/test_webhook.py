@@ -9,7 +9,7 @@ from urllib.parse import quote_plus
 import pytest
 
 from threadline.errors import InvalidRequest
-from threadline_github.webhook import is_signed, parse
+from threadline_github.inbound.webhook import is_signed, parse
 
 SECRET = "github-webhook-secret-for-tests"
 BODY = b'{\n  "action" : "created", "text": "ol\\u00e9"}'

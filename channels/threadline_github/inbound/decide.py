@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-from threadline_github.prose import command, mentions
+from threadline_github.inbound.prose import command, mentions
 
 __all__ = [
     "DEFAULT_ON",

@@ -1,0 +1,1 @@
+"""What comes from GitHub: webhooks, what they mean, and which conversation they belong to."""

@@ -1,0 +1,1 @@
+"""What goes to GitHub: comments, reviews, checks and labels."""

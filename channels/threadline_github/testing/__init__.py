@@ -1,0 +1,1 @@
+"""For tests of what talks to GitHub."""
