@@ -573,3 +573,29 @@ def test_only_some_answers_are_tried_again() -> None:
     for status in (408, 425, 429, 500, 502, 503, 504):
         with pytest.raises(TryAgain):
             TryAgain.when(status, {})
+
+
+class Patient(Full):
+    """Keeps its posts waiting for a day."""
+
+    patience = 86_400.0
+
+
+async def test_a_patient_target_waits_for_a_limit_of_an_hour(box: Box) -> None:
+    target = Patient()
+    limit = TryAgain("the limit is used up", retry_after=3_600, sent=False)
+    target.faults["send"] = [Fault(limit), Fault(ConnectionError("down"))]
+    task = box.begin(target)
+    await box.clock.elapse(3_599)
+    assert target.calls == ["send"]
+    await box.clock.elapse(60)
+    assert (await task).ref == "ref-1"
+    assert target.texts() == ["hello"]
+
+
+async def test_a_patient_target_is_given_up_as_well(box: Box) -> None:
+    target = Patient()
+    target.always["send"] = Fault(TryAgain("not now", retry_after=7_200, sent=False))
+    record = await box.post(target, seconds=86_400)
+    assert record.failure == "TryAgain: not now"
+    assert len(target.calls) == 13

@@ -15,13 +15,14 @@ from pydantic import BaseModel, TypeAdapter
 from threadline import events as ev
 from threadline.channel.answers import Content, Status, read_answers
 from threadline.channel.auth import Policy, local_dev_strict
-from threadline.channel.context import Context, EventContext
+from threadline.channel.context import Context, EventContext, Session
 from threadline.channel.tokens import TokenFormat, any_string
 from threadline.errors import ThreadlineError
 from threadline.events import EVENT_TYPES, Event
+from threadline.harness.base import ToolInfo
 from threadline.principal import Principal
 from threadline.session.access import Action, may
-from threadline.session.prepare import Prepared
+from threadline.session.prepare import PREPARE_SECONDS, Prepared
 from threadline.store.base import Admission, DeliveryRecord, SessionRecord
 
 __all__ = ["Channel", "ChannelEventHandlers", "Handler", "Method", "Route"]
@@ -31,6 +32,7 @@ SharedChain = Literal["session", "host"]
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 Handler = Callable[[Event[Any], EventContext], Awaitable[None]]
 Prepare = Callable[[Context, DeliveryRecord], Awaitable[Prepared | None]]
+RefuseTool = Callable[[Context, Session, ToolInfo], Awaitable[str | None]]
 
 _E = Callable[[Event[ev.D], EventContext], Awaitable[None]]
 
@@ -80,6 +82,8 @@ class Route:
     ``path`` has parameters as ``/items/{id}``. The handler takes the context, and by name ``body``
     (validated from JSON) and ``query`` (a pydantic model).
 
+    ``max_body`` is in bytes, where a request may be larger than the host allows the others.
+
     The rest is for the OpenAPI document, and may be left out. What the handler's annotation says
     that it returns is what the route answers, see :mod:`threadline.channel.answers`; ``responses``
     adds statuses, each with a type or None for no body. ``raises`` are the errors of its own, None
@@ -93,6 +97,7 @@ class Route:
     responses: Mapping[int, Any] = field(default_factory=dict)
     raises: Collection[type[ThreadlineError]] | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    max_body: int | None = None
 
     @functools.cached_property
     def _hints(self) -> dict[str, Any]:
@@ -158,6 +163,7 @@ class RouteOptions(TypedDict, total=False):
     responses: Mapping[int, Any]
     raises: Collection[type[ThreadlineError]] | None
     headers: Mapping[str, str]
+    max_body: int | None
 
 
 class Channel:
@@ -210,8 +216,20 @@ class Channel:
     prepare: Prepare | None = None
     """Fetches what belongs to an accepted message before the model sees it; may be a method.
 
-    It gets the context and the message's record, runs after the message is durable and has 20
-    seconds; what it returns is recorded with the prompt.
+    It gets the context and the message's record, runs after the message is durable and has
+    ``prepare_seconds``; what it returns is recorded with the prompt. For a message that was sent
+    with ``steer=False`` it runs when the message's turn is about to begin.
+    """
+
+    prepare_seconds: float = PREPARE_SECONDS
+    """How long ``prepare`` may take: the message's turn waits for it, a stop does not."""
+
+    refuse_tool: RefuseTool | None = None
+    """Says why the model may not use a tool in a session, None when it may; may be a method.
+
+    It gets the context, the session and what is known of the tool, and is asked at each call before
+    it runs or waits for an approval. The model reads the sentence as the call's error, whose code
+    is ``tool_not_allowed``. When it raises, the tool is refused.
     """
 
     @property

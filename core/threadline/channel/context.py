@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -236,6 +237,13 @@ class Context:
         return self._runtime.core.services.clock
 
     @property
+    def folder(self) -> Path:
+        """A folder on this host for the channel's own files, such as clones; made when asked."""
+        folder = self._runtime.store.folder(self.channel)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder
+
+    @property
     def artifacts(self) -> ContextArtifacts:
         """The channel's artifacts; an event handler has those of its session's owner."""
         return self._runtime.shelf.at(self._place(), self._place_of)
@@ -268,13 +276,15 @@ class Context:
         as_of: datetime | str | None = None,
         attachments: Sequence[Mapping[str, Any]] = (),
         metadata: Mapping[str, Any] | None = None,
+        steer: bool = True,
     ) -> Delivery:
         """Start or continue a conversation; it is durable when this returns.
 
         ``session_id`` names the stored session and needs its current token; channels whose tokens
-        rotate use it for follow-ups. Raises InvalidRequest, UnsupportedOption, Forbidden, NotFound,
-        StaleToken, TaskSession, DeliveryConflict, StoreUnavailable or Draining; then nothing was
-        recorded.
+        rotate use it for follow-ups. With ``steer=False`` it never enters a turn that runs: it
+        waits for the next one, and so does what comes behind it. Raises InvalidRequest,
+        UnsupportedOption, Forbidden, NotFound, StaleToken, TaskSession, DeliveryConflict,
+        StoreUnavailable or Draining; then nothing was recorded.
         """
         return await self._runtime.send(
             message,
@@ -294,6 +304,7 @@ class Context:
             as_of=as_of,
             attachments=attachments,
             metadata=metadata,
+            steer=steer,
         )
 
     async def dispatch(self, message: str, **options: Any) -> Delivery:
@@ -521,7 +532,7 @@ class EventContext(Context):
         self.event = event
         self._identity = identity
         self._deadline = deadline
-        self._unnamed = 0
+        self._unnamed: Counter[str] = Counter()
 
     async def post(
         self,
@@ -529,6 +540,7 @@ class EventContext(Context):
         text: str,
         *,
         key: str = "",
+        answers: bool = False,
         metadata: Mapping[str, Any] | None = None,
     ) -> OutboundRecord:
         """Post at an outside target, visible once however often this handler runs.
@@ -538,11 +550,14 @@ class EventContext(Context):
         within the session: the same key again edits it. Without one, each post of a handler is
         named by its event and its place in the handler; those of a turn's answer by the turn that
         was first asked, so that a turn which was interrupted after its answer edits it instead of
-        giving another. The record that comes back has ``ref``, or ``failure`` when it was given up.
+        giving another. With ``answers`` it is named like these whatever the event is, so that what
+        is said when a turn starts is edited into its answer. The record that comes back has
+        ``ref``, or ``failure`` when it was given up.
         Raises NotFound when the session was deleted.
         """
         session_id = self.session_record.id
-        post_id = f"{session_id}/{self.channel}/{f'key/{key}' if key else self._next_name()}"
+        name = f"key/{key}" if key else self._next_name(await self._named(answers=answers))
+        post_id = f"{session_id}/{self.channel}/{name}"
         turn_id = self.event.turn_id if self.event is not None else None
         post = Post(post_id, session_id, turn_id, text, metadata or {})
         with self._deadline.held() if self._deadline else contextlib.nullcontext():
@@ -559,7 +574,7 @@ class EventContext(Context):
             raise TypeError(f"{type(target).__name__} has no remove().")
         for record in self._posted(f"{self._identity}/"):
             number = record.post_id.rpartition("/")[2]
-            if number.isdecimal() and int(number) > self._unnamed:
+            if number.isdecimal() and int(number) > self._unnamed[self._identity]:
                 with self._deadline.held() if self._deadline else contextlib.nullcontext():
                     await self._runtime.outbox.take_back(record, target)
 
@@ -581,9 +596,16 @@ class EventContext(Context):
         posts = self._runtime.store.outbound(session_id)
         return [record for record in posts if record.post_id.startswith(prefix)]
 
-    def _next_name(self) -> str:
-        self._unnamed += 1
-        return self._identity if self._unnamed == 1 else f"{self._identity}/{self._unnamed}"
+    async def _named(self, *, answers: bool) -> str:
+        """Return what a post without a key is named after."""
+        if not answers or self._answer is None:
+            return self._identity
+        return await self._answer() or self._identity
+
+    def _next_name(self, identity: str) -> str:
+        self._unnamed[identity] += 1
+        count = self._unnamed[identity]
+        return identity if count == 1 else f"{identity}/{count}"
 
     async def progress(self, target: Target, call: Callable[[], Awaitable[Any]]) -> bool:
         """Make a call that shows progress, when nothing more important needs the target now.

@@ -24,6 +24,7 @@ from threadline.channel.target import (
     CanEdit,
     CanFind,
     CanRemove,
+    IsPatient,
     Post,
     Target,
     TryAgain,
@@ -74,7 +75,8 @@ class Outbox:
         """See to it that the target shows the post once; return what came of it.
 
         A post that is there already, with another text, is edited where the target can. A record
-        with ``failure`` says that it was given up, after 15 minutes or for good. Cancelled, it
+        with ``failure`` says that it was given up, for good or after 15 minutes, or as long as the
+        target is patient. Cancelled, it
         leaves an intent, which the next call looks up. Raises NotFound when the session is gone.
         """
         one = self._posting.setdefault(post.id, asyncio.Lock())
@@ -155,7 +157,9 @@ class Outbox:
     # Trying
 
     async def _retried(self, attempt: _Attempt) -> str:
-        until = self._clock.monotonic() + GIVE_UP_SECONDS
+        target = attempt.target
+        patience = target.patience if isinstance(target, IsPatient) else GIVE_UP_SECONDS
+        until = self._clock.monotonic() + patience
 
         async def once() -> str:
             return await self._once(attempt, until)

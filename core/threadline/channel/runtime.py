@@ -89,6 +89,7 @@ class ChannelRuntime:
         as_of: datetime | str | None,
         attachments: Sequence[Mapping[str, Any]],
         metadata: Mapping[str, Any] | None,
+        steer: bool,
     ) -> Delivery:
         """Check a message whole, then journal it."""
         _check_text("message", message)
@@ -129,6 +130,7 @@ class ChannelRuntime:
             attachments=[dict(item) for item in attachments],
             files=decode_files(workspace_files),
             metadata=dict(metadata or {}),
+            steers=steer,
         )
         result, admitted = await self.core.send(request)
         return Delivery(
@@ -149,13 +151,16 @@ class ChannelRuntime:
                 raise InvalidRequest(
                     "continuationToken is required for a follow-up: the newest one you were given."
                 )
-            return token
+            record = self.store.session(session_id)
+            return token if record is None else self.core.services.normal_token(record, token)
         if self.channel.tokens.rotates:
             if token is not None:
                 raise InvalidRequest("This channel's tokens rotate: a new session takes none.")
             return None
         if token is None and mode == "task":
             return new_id("task")
+        if isinstance(token, str):
+            token = self.channel.tokens.normal(token)
         self.channel.tokens.check(token)
         return token
 
@@ -211,7 +216,8 @@ class ChannelRuntime:
         """Return a session by this channel's token, else by its id."""
         record = None
         if not self.channel.tokens.rotates:
-            record = self.store.session_by_token(self.channel.id, token_or_id)
+            token = self.channel.tokens.normal(token_or_id)
+            record = self.store.session_by_token(self.channel.id, token)
         if record is None:
             record = self.store.session(token_or_id)
         return Session(record, self) if record is not None else None

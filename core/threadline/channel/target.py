@@ -17,6 +17,7 @@ __all__ = [
     "CanEdit",
     "CanFind",
     "CanRemove",
+    "IsPatient",
     "Post",
     "Target",
     "TryAgain",
@@ -125,6 +126,15 @@ class CanEdit(Protocol):
 
     async def edit(self, ref: str, post: Post) -> None:
         """Make the post say what ``post`` says."""
+
+
+@runtime_checkable
+class IsPatient(Protocol):
+    """A target whose posts may wait longer than the usual 15 minutes."""
+
+    @property
+    def patience(self) -> float:
+        """For how many seconds a post is tried before it is given up."""
 
 
 @runtime_checkable

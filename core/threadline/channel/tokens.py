@@ -19,12 +19,17 @@ class TokenFormat:
     ``rotates``: the core makes the tokens, and every accepted follow-up returns a new one.
     Otherwise the channel gives its own stable string, which must match ``pattern``; ``example`` is
     shown to whoever gets it wrong. A format that may change should carry a version, as
-    ``ticket/v2:<id>``.
+    ``ticket/v2:<id>``. Where letter case does not matter, ``folds`` reads tokens in lower case.
     """
 
     rotates: bool = False
     pattern: re.Pattern[str] | None = None
     example: str = ""
+    folds: bool = False
+
+    def normal(self, token: str) -> str:
+        """Return the one spelling of a token."""
+        return token.lower() if self.folds else token
 
     def check(self, token: str | None) -> None:
         """Raise InvalidRequest when a token that the channel gives is not of the format."""
@@ -47,9 +52,9 @@ def any_string() -> TokenFormat:
     return TokenFormat()
 
 
-def matching(pattern: str, *, example: str) -> TokenFormat:
-    """Take the strings that match a regular expression whole."""
-    return TokenFormat(pattern=re.compile(pattern), example=example)
+def matching(pattern: str, *, example: str, folds: bool = False) -> TokenFormat:
+    """Take the strings that match a regular expression whole, in lower case if it ``folds``."""
+    return TokenFormat(pattern=re.compile(pattern), example=example, folds=folds)
 
 
 def rotating() -> TokenFormat:

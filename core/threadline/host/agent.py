@@ -17,21 +17,22 @@ from threadline.agent.shelf import Shelf
 from threadline.agent.started import end_all
 from threadline.channel.auth import AuthRequest, Policy, local_dev_strict
 from threadline.channel.channel import Channel, Prepare
-from threadline.channel.context import Context
+from threadline.channel.context import Context, Session
 from threadline.channel.limiter import Limiter
 from threadline.channel.outbound import Dispatcher
 from threadline.channel.runtime import ChannelRuntime
 from threadline.channel.turnstile import Turnstile
 from threadline.clock import Clock, SystemClock
 from threadline.errors import ProjectError
+from threadline.harness.base import ToolCall
 from threadline.host.toolbox import AgentTools
 from threadline.principal import Principal
 from threadline.project import Project, channel_types
 from threadline.session.core import Furnish, Services, SessionCore
-from threadline.session.prepare import Prepared
+from threadline.session.prepare import PREPARE_SECONDS, Prepared
 from threadline.session.slots import Slots
 from threadline.session.workspace import Seeds
-from threadline.store.base import DeliveryRecord, Store
+from threadline.store.base import DeliveryRecord, SessionRecord, Store
 from threadline.store.embedded import EmbeddedStore
 
 __all__ = ["AgentRuntime", "Chain"]
@@ -115,6 +116,10 @@ class AgentRuntime:
         for runtime in self.runtimes.values():
             self.dispatcher.add(runtime)
         self.services.preparer = self._prepare
+        self.services.prepare_seconds = self._prepare_seconds
+        self.services.normal_token = self._normal_token
+        if any(one.channel.refuse_tool is not None for one in self.runtimes.values()):
+            self.services.guard = self._refuse_tool
         self._started: list[ChannelRuntime] = []
         self._all_started = asyncio.Event()
         self._preparing = Turnstile(_PREPARING)
@@ -152,6 +157,31 @@ class AgentRuntime:
         await self._all_started.wait()
         async with self._preparing.place():
             return await prepare(Context(runtime), delivery)
+
+    def _prepare_seconds(self, delivery: DeliveryRecord) -> float:
+        runtime = self.runtimes.get(delivery.channel)
+        return PREPARE_SECONDS if runtime is None else runtime.channel.prepare_seconds
+
+    def _normal_token(self, session: SessionRecord, token: str) -> str:
+        """Return a token of a session as its channel spells it."""
+        runtime = self.runtimes.get(session.channel)
+        return token if runtime is None else runtime.channel.tokens.normal(token)
+
+    async def _refuse_tool(self, session: SessionRecord, call: ToolCall) -> str | None:
+        """Ask a session's channel whether its model may make a call."""
+        runtime = self.runtimes.get(session.channel)
+        if runtime is None or runtime.channel.refuse_tool is None:
+            return None
+        tool = next((one for one in self.tools.infos() if one.name == call.tool_name), None)
+        if tool is None:
+            return None
+        try:
+            return await runtime.channel.refuse_tool(
+                Context(runtime), Session(session, runtime), tool
+            )
+        except Exception as error:
+            log.error("tool.refused", tool=call.tool_name, error=repr(error), exc_info=error)
+            return "Whether this tool may be used here could not be found out."
 
     @property
     def http(self) -> ChannelRuntime:

@@ -100,7 +100,7 @@ class Endpoint:
         """Answer one request."""
         if self.work.closed:
             raise Draining("The host is shutting down. Send this again in a moment.")
-        body = await _body(request) if self.route.method in BODY_METHODS else b""
+        body = await self._body(request) if self.route.method in BODY_METHODS else b""
         asked = asked_of(request, body)
         principal = await admit(self.runtime.channel.auth, asked)
         principal = self.agent.seen_as(principal, asked)
@@ -111,6 +111,12 @@ class Endpoint:
                 return await to_response(request, value, self.work.ending)
             except (Exception, SystemExit, KeyboardInterrupt) as error:
                 return error_response(error)
+
+    async def _body(self, request: web.Request) -> bytes:
+        most = self.route.max_body
+        if most is not None and most > request.client_max_size:
+            request = request.clone(client_max_size=most)
+        return await _body(request)
 
     async def _value(self, request: web.Request, asked: AuthRequest, principal: Principal) -> Any:
         gone = asyncio.Event()

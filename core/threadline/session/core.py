@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -34,7 +34,7 @@ from threadline.session.admission import Admitted
 from threadline.session.limits import Limits
 from threadline.session.owner import SessionOwner
 from threadline.session.parking import ParkedCall
-from threadline.session.prepare import Preparer
+from threadline.session.prepare import Preparer, Seconds, usual
 from threadline.session.recovery import Plan
 from threadline.session.slots import Slots
 from threadline.session.turn import CallContext, Gate, ToolBox
@@ -155,6 +155,10 @@ Furnish = Callable[[Path, SessionRecord | None, bool], None]
 argument says that it is nobody else's folder."""
 
 
+Guard = Callable[[SessionRecord, ToolCall], "Awaitable[str | None]"]
+"""Says why a session's model may not make a call; None when it may."""
+
+
 @dataclass(slots=True)
 class Services:
     """What an owner needs of the world around it."""
@@ -176,6 +180,9 @@ class Services:
     retention: timedelta | None = None
     mask: Callable[[bytes], bytes] = lambda line: line
     preparer: Preparer | None = None
+    prepare_seconds: Seconds = usual
+    guard: Guard | None = None
+    normal_token: Callable[[SessionRecord, str], str] = lambda _, token: token
     subscribers: Subscribers = field(default_factory=NoSubscribers)
     draining: bool = False
     drained: asyncio.Event = field(default_factory=asyncio.Event)

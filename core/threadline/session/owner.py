@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -64,7 +65,9 @@ class SessionOwner:
         self.touched = services.clock.monotonic()
         self.has_history = False
         self._last_seq = 0
-        self._prepares = Preparations(services.preparer, services.clock, self._prepared)
+        self._prepares = Preparations(
+            services.preparer, services.clock, self._prepared, services.prepare_seconds
+        )
         self.parking = Parking(services, self.emit, self._call_decided)
         self._resume: Resume | None = None
         self._dormant: OpenTurn | None = None
@@ -103,8 +106,7 @@ class SessionOwner:
             apply(self.state, event)
         unsettled = store.unsettled(session_id, mark.next_index if mark else 0)
         self.pending = [d for d in unsettled if d.delivery_id not in self.state.outcomes]
-        for delivery in self.pending:
-            self._prepares.begin(delivery)
+        self._begin_fetching(self.pending)
         self.log.settle(self._uncached(unsettled))
         self.opened_with = frozenset(d.seq for d in unsettled)
         self._last_seq = max(self.opened_with, default=0)
@@ -179,7 +181,7 @@ class SessionOwner:
     def deliver(self, delivery: DeliveryRecord) -> Admitted:
         """Take an accepted delivery; return what it did."""
         self.pending.append(delivery)
-        self._prepares.begin(delivery)
+        self._begin_fetching([delivery])
         self._last_seq = max(self._last_seq, delivery.seq)
         self.touched = self.services.clock.monotonic()
         decision = admit(self.phase, delivery.admission)
@@ -195,6 +197,12 @@ class SessionOwner:
         elif decision.effect in ("interrupt", "supersede"):
             self.interrupt("preempted")
         return decision.admitted
+
+    def _begin_fetching(self, deliveries: Sequence[DeliveryRecord]) -> None:
+        """Start fetching for what can steer; the rest is fetched for when its turn begins."""
+        for delivery in deliveries:
+            if delivery.steers:
+                self._prepares.begin(delivery)
 
     def _prepared(self, delivery: DeliveryRecord) -> None:
         """Put what was fetched for a pending delivery in its place."""
@@ -406,6 +414,7 @@ class SessionOwner:
     async def _ready(self, turn_id: str) -> bool:
         """Wait until what is pending is prepared; False when a stop or a drain comes first."""
         while self._may_run() and self._resume is None and self._dormant is None:
+            self._prepares.begin_rest(self.pending)
             fetching = self._prepares.unready(self.pending)
             if not fetching:
                 break
@@ -667,7 +676,7 @@ class SessionOwner:
         harness = self.services.harness
         if self.phase != "running" or harness is None or not harness.capabilities.steers:
             return []
-        return self._prepares.ready(self.pending)
+        return list(takewhile(lambda one: one.steers, self._prepares.ready(self.pending)))
 
     def nudged(self, delivery_id: str, after: Sequence[str], turn_id: str) -> None:
         """Record that the running turn's history holds a delivery."""

@@ -34,23 +34,43 @@ class Prepared:
 
 
 Preparer = Callable[[DeliveryRecord], "Awaitable[Prepared | None] | None"]
+Seconds = Callable[[DeliveryRecord], float]
+"""How long a preparation may take."""
+
+
+def usual(_: DeliveryRecord) -> float:
+    """Return 20 seconds."""
+    return PREPARE_SECONDS
 
 
 class Preparations:
     """The preparations of one session's pending deliveries."""
 
     def __init__(
-        self, preparer: Preparer | None, clock: Clock, done: Callable[[DeliveryRecord], None]
+        self,
+        preparer: Preparer | None,
+        clock: Clock,
+        done: Callable[[DeliveryRecord], None],
+        seconds: Seconds = usual,
     ) -> None:
         self._preparer = preparer
+        self._seconds = seconds
         self._clock = clock
         self._done = done
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._begun: set[int] = set()
+
+    def begin_rest(self, pending: Sequence[DeliveryRecord]) -> None:
+        """Start fetching for what waited for its turn, which is about to begin."""
+        for delivery in pending:
+            self.begin(delivery)
+        self._begun.intersection_update(delivery.seq for delivery in pending)
 
     def begin(self, delivery: DeliveryRecord) -> None:
-        """Start fetching, if the delivery's channel wants to."""
-        if self._preparer is None or delivery.seq in self._tasks:
+        """Start fetching, if the delivery's channel wants to; once for each delivery."""
+        if self._preparer is None or delivery.seq in self._begun:
             return
+        self._begun.add(delivery.seq)
         work = self._preparer(delivery)
         if work is None:
             return
@@ -94,11 +114,12 @@ class Preparations:
     ) -> Prepared | None:
         """Return what was fetched in time, or a block that says that something is missing."""
         fetching = asyncio.ensure_future(work)
-        deadline = asyncio.ensure_future(self._clock.sleep(PREPARE_SECONDS))
+        seconds = self._seconds(delivery)
+        deadline = asyncio.ensure_future(self._clock.sleep(seconds))
         try:
             await asyncio.wait([fetching, deadline], return_when=asyncio.FIRST_COMPLETED)
             if not fetching.done():
-                return _missing(delivery, f"it took longer than {PREPARE_SECONDS:g} s")
+                return _missing(delivery, f"it took longer than {seconds:g} s")
             return fetching.result()
         except asyncio.CancelledError:
             if not fetching.cancelled():

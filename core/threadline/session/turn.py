@@ -401,6 +401,11 @@ class RunningTurn:
         )
         writes = services.tools.effect(call.tool_name) == "write"
         began = services.clock.monotonic()
+        if services.guard is not None and (why := await services.guard(session, call)) is not None:
+            batch.check()
+            refused = ToolResult(call.call_id, call.tool_name, why, True, "tool_not_allowed")
+            self._emit("action.result", await self._result_data(refused, 0))
+            return refused
         if parked := self._parked(call, context, stubbed=writes and context.dry_run):
             resolution = await self._owner.decided(parked, batch)
             batch.check()

@@ -91,7 +91,10 @@ class SessionRecord:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryRecord:
-    """One accepted ``send()``; ``seq`` orders all deliveries of the agent."""
+    """One accepted ``send()``; ``seq`` orders all deliveries of the agent.
+
+    One that does not steer waits, with all behind it, for the next turn.
+    """
 
     seq: int
     delivery_id: str
@@ -106,6 +109,7 @@ class DeliveryRecord:
     files: Mapping[str, bytes] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
     cwd: str | None = None
+    steers: bool = True
     state: DeliveryState = "accepted"
     event_index: int | None = None
     turn_id: str | None = None
@@ -184,6 +188,7 @@ class AcceptRequest:
     attachments: Sequence[Mapping[str, Any]] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    steers: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -548,6 +553,9 @@ class Store(Protocol):
 
     def workspace(self, session_id: str) -> Path:
         """Return the folder of the session's own workspace; it may not exist yet."""
+
+    def folder(self, channel: str) -> Path:
+        """Return the folder of a channel's own files on this host; it may not exist yet."""
 
     def scratch(self, name: str) -> Path:
         """Return a folder path for one direct call; the caller makes and removes it."""

@@ -878,6 +878,10 @@ class EmbeddedStore:
         """Return the folder of one direct call."""
         return self._files.calls / name
 
+    def folder(self, channel: str) -> Path:
+        """Return the folder of a channel's own files."""
+        return self._files.channels / channel
+
     def trace(self, session_id: str) -> Path:
         """Return the path of a session's trace."""
         return self._files.traces / f"{session_id}.ndjson"

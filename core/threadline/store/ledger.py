@@ -332,6 +332,7 @@ class Ledger:
             files=request.files,
             metadata=request.metadata,
             cwd=request.cwd,
+            steers=request.steers,
         )
         return AcceptResult(session, delivery, token, created, rotating=request.rotating)
 
@@ -760,6 +761,7 @@ def _body(request: AcceptRequest) -> bytes:
         "metadata": dict(request.metadata),
         "cwd": request.cwd,
         "files": {path: base64.b64encode(data).decode() for path, data in request.files.items()},
+        "waits": not request.steers,
     }
     return orjson.dumps({key: value for key, value in body.items() if value}, default=str)
 
@@ -780,6 +782,7 @@ def _delivery(row: Sequence[Any]) -> DeliveryRecord:
         files={path: base64.b64decode(data) for path, data in body.get("files", {}).items()},
         metadata=body.get("metadata", {}),
         cwd=body.get("cwd"),
+        steers=not body.get("waits", False),
         state=row[8],
         event_index=row[9],
         turn_id=row[10],

@@ -87,6 +87,7 @@ class Files:
         self.runner = root / "runner"
         self.traces = root / "traces"
         self.calls = root / "tool-calls"
+        self.channels = root / "channels"
         self.disk = disk
 
     def session(self, session_id: str) -> Path:

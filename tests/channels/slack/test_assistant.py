@@ -482,6 +482,7 @@ async def test_a_stop_goes_ahead_of_the_queue() -> None:
         for number in range(50):
             world.say(f"more {number}", thread=ts)
         await world.slack.until(lambda: len(world.accepted) == 51)
+        await status(world, ts, "processing")
         world.slack.user(PERSON).press_stop(CHANNEL, ts)
         session = world.session(ts)
         await session.event("deliveries.cleared")
