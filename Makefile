@@ -10,19 +10,21 @@ STAMP_REAL = $(VENV)/.installed-real
 EXPORTS = PIP_CONSTRAINT=$(CURDIR)/constraints.txt
 PORT ?= 3000
 SLACK_PORT ?= 0
+GITHUB_PORT ?= 0
 
-.PHONY: help demo demo-slack test test-real check bench soak docs format clean
+.PHONY: help demo demo-slack demo-github test test-real check bench soak docs format clean
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo       serve the on-call example on http://127.0.0.1:$(PORT)"
-	@echo "make demo-slack a Slack on this machine with an agent in it; FAKE=1 for the small one"
-	@echo "make test       run the test suite (needs only Python)"
-	@echo "make test-real  run the tests that need real parts: Chromium, a model API server"
-	@echo "make check      ruff, mypy --strict, import boundaries"
-	@echo "make bench      print the benchmark ratios"
-	@echo "make soak       the whole kill tests: 5,000 deliveries and 30 kills, then outbound posts"
-	@echo "make docs       print where the documentation is served"
+	@echo "make demo        serve the on-call example on http://127.0.0.1:$(PORT)"
+	@echo "make demo-slack  a Slack on this machine with an agent in it; FAKE=1 for the small one"
+	@echo "make demo-github a GitHub on this machine with a reviewer in it; FAKE=1 without Node.js"
+	@echo "make test        run the test suite (needs only Python)"
+	@echo "make test-real   run the tests that need real parts: Chromium, a model API server"
+	@echo "make check       ruff, mypy --strict, import boundaries"
+	@echo "make bench       print the benchmark ratios"
+	@echo "make soak        the whole kill tests: 5,000 deliveries and 30 kills, then outbound posts"
+	@echo "make docs        print where the documentation is served"
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit("threadline needs Python 3.11 or newer, not " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
@@ -52,6 +54,11 @@ demo-slack: $(STAMP)
 	@server=$$([ -n "$(FAKE)" ] || tests/real/slack/install.sh) || echo "So this is FakeSlack."; \
 	exec $(BIN)/threadline slack demo examples/slack-helper --port $(SLACK_PORT) \
 	  --try "are we ready to launch?" $${server:+--server "$$server"}
+
+demo-github: $(STAMP)
+	@modules=$$([ -n "$(FAKE)" ] || tests/real/github/install.sh) || echo "So this is FakeGitHub."; \
+	exec $(BIN)/threadline github demo examples/pr-reviewer --port $(GITHUB_PORT) \
+	  $${modules:+--server "$$modules/emulate/dist/index.js"}
 
 test: $(STAMP_DEV)
 	$(BIN)/python -m pytest -m "not real" -n 2 $(ARGS)

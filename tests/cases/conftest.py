@@ -11,7 +11,7 @@ import pytest
 
 from threadline.channel import installed
 
-for _module in ("judges", "slack_world"):
+for _module in ("judges", "github_world", "served", "slack_world"):
     pytest.register_assert_rewrite(f"tests.cases.{_module}")
 
 OWN = Path(__file__).parent / "cases.jsonl"

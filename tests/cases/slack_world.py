@@ -2,136 +2,73 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
-import errno
 import json
-import os
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import aiohttp
-import pytest
-from tests.cases.told import Answer as Reply
-from tests.cases.told import Delta, Told
-from tests.cases.world import NotCoveredError, quoted
+from tests.cases.served import EPOCH, ServedWorld, encoded, filled
+from tests.cases.world import NotCoveredError
 from yarl import URL
 
-from threadline.agent.config import Agent
-from threadline.agent.tools import tool
-from threadline.auth import bearer, local_dev_strict
 from threadline.principal import Principal
-from threadline.testing import ManualClock, TestHost, slack_signature
-from threadline.testing.faults import FaultyDisk
+from threadline.testing import slack_signature
 from threadline.testing.inbound import Answer
 from threadline.testing.session import HostSession
 from threadline_slack import SlackChannel
 from threadline_slack.interaction.forms import Interaction
 from threadline_slack.testing import DEFAULTS, Call, FakeSlack, Message, Socket
 
-__all__ = ["BOT", "CHANNEL", "DM", "PERSON", "TEAM", "SlackWorld", "filled"]
+__all__ = ["BOT", "CHANNEL", "DM", "EPOCH", "PERSON", "TEAM", "SlackWorld"]
 
 BOT, TEAM, PERSON = DEFAULTS["bot_user"], DEFAULTS["team"], DEFAULTS["person"]
 CHANNEL, DM = DEFAULTS["channel"], DEFAULTS["dm"]
 SECRET = DEFAULTS["signing_secret"]
-EPOCH = 1_760_000_000
 EVENTS = "/v1/channels/slack/events"
 ROUTES = {"slack.events": EVENTS, "slack.interactivity": EVENTS}
-STEP, STRIDE, NEAR = 0.5, 5.0, 10.0
 _CONDITIONS: dict[str, Callable[[dict[str, Any]], bool]] = {
     "len(text) > 4000": lambda args: len(args.get("text") or "") > 4000,
     "has thread_ts": lambda args: bool(args.get("thread_ts")),
 }
 
 
-class FailingDisk(FaultyDisk):
-    """Fails one operation with EIO: the ``fail_at``-th from when it was set, from 1."""
+class SlackWorld(ServedWorld):
+    """One workspace, one host.
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.fail_at = 0
-
-    def _perform(self, name: str, *rest: Any, **more: Any) -> None:
-        if self.fail_at > 0:
-            self.fail_at -= 1
-            if self.fail_at == 0:
-                raise OSError(errno.EIO, os.strerror(errno.EIO))
-        super()._perform(name, *rest, **more)
-
-
-def filled(value: Any, variant: Any) -> Any:
-    """Return a value with ``{variant}`` replaced in its strings."""
-    if isinstance(value, str):
-        return value.replace("{variant}", str(variant)) if variant is not None else value
-    if isinstance(value, dict):
-        return {key: filled(item, variant) for key, item in value.items()}
-    return [filled(item, variant) for item in value] if isinstance(value, list) else value
-
-
-def encoded(body: Any) -> bytes:
-    """Return a JSON body as the signatures of the cases are computed over it."""
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-class SlackWorld:
-    """One workspace, one host; ``options`` are those of the channel, ``agent`` of the agent.
-
-    The clock begins at the time of the cases' signatures. Whatever the host asks of another
-    machine than this one fails; Slack's files are served from here.
+    Whatever the host asks of another machine than this one fails; Slack's files are served from
+    here.
     """
 
+    kind: ClassVar[str] = "slack"
+
     def __init__(self, root: Path, *, begins: int = EPOCH) -> None:
-        self.root = root
-        self.clock = ManualClock(datetime.fromtimestamp(begins, UTC))
+        super().__init__(root, begins=begins)
         self.slack = FakeSlack(clock=self.clock)
-        self.harness = Told()
-        self.disk = FailingDisk()
         self.socket = False
-        self.options: dict[str, Any] = {}
-        self.agent: dict[str, Any] = {}
-        self.env: dict[str, str] = {}
         self.clicks: list[Interaction] = []
-        self.saved: dict[str, str] = {}
-        self.not_covered: list[str] = []
-        self._given: TestHost | None = None
-        self._patch = pytest.MonkeyPatch()
-        self._worlds = 0
-        self._listens = False
-        self._unhandled: list[Mapping[str, Any]] = []
-        self._tasks: set[asyncio.Task[Any]] = set()
 
     # Life
 
-    async def start(self, **options: Any) -> None:
-        """Start the host on the state root as it is, and Slack with it the first time."""
-        self.options |= options
-        if not self._listens:
-            self._tasks = asyncio.all_tasks()
-            loop = asyncio.get_running_loop()
-            loop.set_exception_handler(lambda _, context: self._unhandled.append(context))
-            await self.slack.start()
-            self._listens = True
-            self._patch.setattr(aiohttp.ClientSession, "_request", self._within_reach())
-        if self._given is None:
-            self._given = TestHost(
-                self._agent, root=self.root, clock=self.clock, disk=self.disk, channel_id="slack"
-            )
+    @property
+    def outside(self) -> FakeSlack:
+        """Slack."""
+        return self.slack
+
+    async def _opened(self) -> None:
+        self._patch.setattr(aiohttp.ClientSession, "_request", self._within_reach())
+
+    def _configure(self) -> None:
         app = self.slack.app
-        self.slack.app.socket_mode = self.socket
+        app.socket_mode = self.socket
         self.env.setdefault("SLACK_BOT_TOKEN", app.bot_token)
         self.env["SLACK_API_URL"] = self.slack.api_url
         name, value = ("APP_TOKEN", app.app_token) if self.socket else ("SIGNING_SECRET", SECRET)
         self.env.setdefault(f"SLACK_{name}", value)
-        with pytest.MonkeyPatch.context() as patch:
-            for known in [key for key in os.environ if key.startswith("SLACK_")]:
-                patch.delenv(known)
-            for key, item in self.env.items():
-                patch.setenv(key, item)
-            await self.host.start()
-        app.request_url = None if self.socket else self.host.url + EVENTS
+
+    async def _served(self) -> None:
+        self.slack.app.request_url = None if self.socket else self.host.url + EVENTS
         if self.socket:
             await self.until(self.slack.sockets, "a socket")
 
@@ -149,147 +86,17 @@ class SlackWorld:
 
         return request
 
-    def _agent(self) -> Agent:
+    def _channel(self) -> SlackChannel:
         channel = SlackChannel(**self.options)
 
         @channel.action("approve")
         async def approve(_: object, click: Interaction) -> None:
             self.clicks.append(click)
 
-        return Agent(
-            **{
-                "name": "case",
-                "instructions": "Answer.",
-                "harness": self.harness,
-                "auth": [
-                    bearer(token="owner", principal=Principal("channel", "slack")),
-                    bearer(token="local", principal=Principal("slack", f"{TEAM}:{PERSON}")),
-                    local_dev_strict(),
-                ],
-                "tools": [self._idle()],
-                "channels": {"slack": channel},
-                **self.agent,
-            }
-        )
+        return channel
 
-    def _idle(self) -> Any:
-        @tool
-        async def idle(seconds: float) -> str:
-            """Do nothing for so many seconds."""
-            await self.clock.sleep(seconds)
-            return "done"
-
-        return idle
-
-    @property
-    def host(self) -> TestHost:
-        """The host, whether it runs or not."""
-        if self._given is None:
-            raise RuntimeError("The world has not been started.")
-        return self._given
-
-    async def restart(self) -> None:
-        """Stop and start on the same state root."""
-        await self.host.stop()
-        await self.start()
-
-    async def stop(self) -> None:
-        """End all."""
-        if self._given is not None:
-            self.harness.free()
-            await self._given.stop()
-        if self._listens:
-            await self.slack.close()
-            self._patch.undo()
-            self._listens = False
-
-    @asynccontextmanager
-    async def fresh(self, **more: Any) -> AsyncIterator[SlackWorld]:
-        """Give another world, not started; what is true in every case is checked behind it."""
-        self._worlds += 1
-        root = self.root / f"world-{self._worlds}"
-        root.mkdir()
-        world = SlackWorld(root, **more)
-        try:
-            yield world
-            await world.finish()
-        finally:
-            await world.stop()
-
-    async def finish(self) -> None:
-        """Let all come to rest, and check what is true in every case."""
-        if self._given is None:
-            return
-        if self.host.running:
-            self.harness.free()
-            await self.rest()
-            self.host.check_laws()
-        await self.stop()
-        await asyncio.sleep(0)
-        left = asyncio.all_tasks() - self._tasks
-        assert not left, f"tasks left: {left}"
-        assert not self._unhandled, f"unhandled: {self._unhandled}"
-
-    # Time
-
-    @property
-    def now_s(self) -> float:
-        """The seconds since the start of the case."""
-        return self.clock.monotonic()
-
-    async def at(self, second: float) -> None:
-        """Let the case's time reach a second."""
-        while (left := second - self.now_s) > 1e-6:
-            await self._step(min(left, STEP if left <= NEAR else STRIDE))
-
-    async def pass_(self, seconds: float) -> None:
-        """Let so many seconds pass."""
-        await self.at(self.now_s + seconds)
-
-    async def _step(self, seconds: float) -> None:
-        """Move the time on, then let disk and sockets do what they have to."""
-        await self.clock.elapse(seconds)
-        if self._given is None or not self._given.running:
-            return
-        for _ in range(8 if seconds <= STEP else 4):
-            await asyncio.sleep(0.001)
-        if self._listens:
-            await self.slack.settled()
-
-    async def until(self, check: Callable[[], Any], what: str) -> Any:
-        """Wait for a condition while the time stands still; return what it gave."""
-        return await self.host.until(check, what)
-
-    async def within(self, seconds: float, check: Callable[[], Any], what: str) -> Any:
-        """Wait for a condition, so many seconds of the case's time at most."""
-        end = self.now_s + seconds
-        while not (found := check()):
-            assert self.now_s < end - 1e-6, f"{what} did not come within {seconds:g} s"
-            await self._step(min(STEP, end - self.now_s))
-        return found
-
-    async def throughout(
-        self, second: float, check: Callable[[], Any], what: str, *, step: float = STEP
-    ) -> None:
-        """Let the time reach a second, and see to it that a condition holds all the while."""
-        while True:
-            assert check(), f"{what}, but not at {self.now_s:g} s"
-            if (left := second - self.now_s) <= 1e-6:
-                return
-            await self._step(min(left, step))
-
-    async def rest(self) -> None:
-        """Let everything end, with time passing."""
-
-        async def settled() -> None:
-            await self.host.rest()
-            await self.slack.settled()
-
-        began = self.now_s
-        resting = asyncio.ensure_future(settled())
-        while not resting.done():
-            await self._step(STEP if self.now_s - began < NEAR else STRIDE)
-        await resting
+    def _person(self) -> Principal:
+        return Principal("slack", f"{TEAM}:{PERSON}")
 
     # In
 
@@ -354,25 +161,12 @@ class SlackWorld:
         body["event"] = {k: v for k, v in {**body["event"], **changes}.items() if v is not None}
         return await self.post(step, signed=True)
 
-    async def play(self, step: Mapping[str, Any], variant: Any = None) -> Answer | None:
-        """Do one step when its time has come."""
-        await self.at(float(step.get("at_s", self.now_s)))
+    async def _do(self, step: Mapping[str, Any], variant: Any) -> Answer | None:
         match step["do"]:
             case "post":
                 return await self.post(step, variant)
-            case "http":
-                return await self.http(step)
-            case "agent_reply":
-                self.harness.tell(Reply(step["text"]))
-            case "agent_delta_burst":
-                self.harness.tell(*(Delta(f"d{number} ") for number in range(step["count"])))
             case "stub":
                 self.stub(step, variant)
-            case "start":
-                await self.start()
-            case "restart":
-                self.env |= step.get("env", {})
-                await self.restart()
             case "socket_recv":
                 await self.receive(step["frame"])
             case "socket_expect":
@@ -385,19 +179,9 @@ class SlackWorld:
                 await self.slack.sockets()[0].close()
             case "expect_call":
                 self.expect_call(step)
-            case verb:
-                raise NotCoveredError(f"the verb {verb!r}")
+            case _:
+                return await super()._do(step, variant)
         return None
-
-    async def http(self, step: Mapping[str, Any]) -> Answer:
-        """Send a request to the host's own API, in the name of who owns the channel's sessions."""
-        path = step["path"]
-        for name, value in self.saved.items():
-            path = path.replace("{" + name + "}", value)
-        headers = {"Authorization": "Bearer owner", **step.get("headers", {})}
-        return await self.host.request(
-            step["method"], quoted(path), json=step.get("body"), headers=headers
-        )
 
     def stub(self, step: Mapping[str, Any], variant: Any = None) -> None:
         """Let Slack answer a method as the case says; what succeeds has its effect as well."""
@@ -433,24 +217,9 @@ class SlackWorld:
 
     # What came of it
 
-    @property
-    def accepted(self) -> list[str]:
-        """The ids of what was accepted, each once."""
-        return [one.delivery.delivery_id for one in self.host.witness.fresh]
-
     def session(self, thread: str, channel: str = CHANNEL, team: str = TEAM) -> HostSession | None:
         """Return the session of a thread."""
-        token = f"slack:{team}:{channel}:{thread}"
-        found = self.host.agent().store.session_by_token("slack", token)
-        return None if found is None else self.host.session(found.id)
-
-    def sessions(self) -> list[HostSession]:
-        """Return every session."""
-        return self.host.sessions()
-
-    def events(self, type_: str) -> list[dict[str, Any]]:
-        """Return the events of one type, of all sessions."""
-        return [event for session in self.sessions() for event in session.events(type_)]
+        return self.named(f"slack:{team}:{channel}:{thread}")
 
     def said(self, thread: str | None, channel: str = CHANNEL) -> list[Message]:
         """Return what the agent shows in a thread, or without one in the channel itself."""

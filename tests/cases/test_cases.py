@@ -10,12 +10,16 @@ from typing import Any
 
 import pytest
 from tests.cases.conftest import NOT_COVERED
+from tests.cases.github_world import GitHubWorld
 from tests.cases.judges.registry import JUDGES
+from tests.cases.served import ServedWorld
 from tests.cases.slack_world import SlackWorld
 from tests.cases.world import NotCoveredError, World
 
-for _room in ("delivery", "posts", "session", "statuses", "stops", "texts", "threads", "wire"):
-    importlib.import_module(f"tests.cases.judges.{_room}")
+for _room in Path(__file__).with_name("judges").glob("[!_]*.py"):
+    importlib.import_module(f"tests.cases.judges.{_room.stem}")
+
+SERVED: dict[str, type[ServedWorld]] = {"G": GitHubWorld, "S": SlackWorld}
 
 NEEDS_REAL_PARTS = {"E-28"}
 
@@ -35,17 +39,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture
-async def world(case: dict[str, Any], tmp_path: Path) -> AsyncIterator[World | SlackWorld]:
+async def world(case: dict[str, Any], tmp_path: Path) -> AsyncIterator[World | ServedWorld]:
     """A host that is not started yet, with the services around it that the case needs."""
     root = tmp_path / "state"
     root.mkdir()
-    world = SlackWorld(root) if case["id"].startswith("S-") else World(root)
+    kind = SERVED.get(case["id"].partition("-")[0])
+    world = World(root) if kind is None else kind(root)
     yield world
     await world.stop()
 
 
 async def test_case(
-    world: World | SlackWorld,
+    world: World | ServedWorld,
     case: dict[str, Any],
     variant: Any,
     record_property: Callable[[str, object], None],
@@ -58,7 +63,7 @@ async def test_case(
         await judge(world, case, variant)
     except NotCoveredError as missing:
         pytest.skip(f"{NOT_COVERED}{missing}")
-    if isinstance(world, SlackWorld):
+    if isinstance(world, ServedWorld):
         await world.finish()
     for step in world.not_covered:
         record_property(NOT_COVERED, step)

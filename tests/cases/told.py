@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from threadline.harness.base import Capabilities, ToolCall, Turn, TurnResult
@@ -56,7 +57,7 @@ class Told:
     """Follows orders, one turn after another, once ``waits`` is set.
 
     A turn that waits for an order takes the next one, whichever turn that is. ``prompts`` are what
-    the turns were given, in order.
+    the turns were given, in order, and ``folders`` where they worked.
     """
 
     name = "told"
@@ -66,6 +67,7 @@ class Told:
     def __init__(self) -> None:
         self.waits = False
         self.prompts: list[str] = []
+        self.folders: list[Path] = []
         self.begun = 0
         self._orders: deque[Order] = deque()
         self._news = asyncio.Event()
@@ -89,6 +91,7 @@ class Told:
     async def run(self, turn: Turn) -> TurnResult:
         """Follow orders until one ends the turn."""
         self.prompts.append(turn.prompt.for_model())
+        self.folders.append(turn.workspace)
         play = _Play(turn)
         self.begun += 1
         while True:

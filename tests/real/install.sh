@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what pip cannot: Chromium for the pages, nginx for streams behind a proxy, MCP clients, Slack.
+# Installs what pip cannot: Chromium for the pages, nginx for streams behind a proxy, MCP clients, Slack, GitHub.
 set -euo pipefail
 missing=()
 [ -x /usr/bin/chromium ] || missing+=(chromium)
@@ -16,3 +16,4 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 "$(dirname "$0")/mcp/install.sh" >/dev/null
 "$(dirname "$0")/slack/install.sh" >/dev/null
+"$(dirname "$0")/github/install.sh" >/dev/null

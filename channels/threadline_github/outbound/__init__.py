@@ -1,1 +1,1 @@
-"""What goes to GitHub: comments, reviews, checks and labels."""
+"""What people see: comments, reviews, check runs, labels."""

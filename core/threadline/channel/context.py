@@ -140,6 +140,11 @@ class Session:
         """Yield as :meth:`events` does, then go on; an empty chunk says that this is all so far."""
         return self._runtime.store.read(self.record.id, start, follow=True)
 
+    async def blob(self, blob_id: str) -> bytes | None:
+        """Return a tool's output that was too large for the log, as JSON; None without one."""
+        path = self._runtime.store.blob(self.record.id, blob_id)
+        return None if path is None else await asyncio.to_thread(path.read_bytes)
+
     def to_wire(self) -> dict[str, Any]:
         """Return what ``GET /v1/sessions`` says of it."""
         record = self.record

@@ -61,7 +61,7 @@ def test_a_mention_elsewhere_is_none(text: str) -> None:
 
 
 def test_the_gap_of_code_joins_nothing() -> None:
-    assert prose("a`b`c") == ["a\x00c"]
+    assert prose("a`b`c") == ("a\x00c",)
     assert not mentions("@agent`x`-fixture", BOT)
 
 

@@ -1,0 +1,127 @@
+"""The bot at GitHub: who it is, what it may call, and where its conversations are."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from threadline import Context, EventContext, TryAgain
+from threadline_github.client import JSON, Client, GitHubRefused
+from threadline_github.config import Config
+from threadline_github.inbound.decide import Me
+from threadline_github.inbound.names import Names, Repository, Thread
+
+__all__ = ["Hub"]
+
+_ME = "me"
+
+
+class Hub:
+    """Shared by all parts of one channel; open between its start and stop."""
+
+    def __init__(self) -> None:
+        self.names = Names()
+        self.me = Me()
+        self._client: Client | None = None
+
+    async def open(self, ctx: Context, config: Config) -> None:
+        """Find out who the bot is; while GitHub is away, who it was the last time counts."""
+        self._client = Client(config, ctx.clock)
+        kept: dict[str, Any] = await ctx.kv.get(_ME) or {}
+        self.me = Me(kept.get("login"), kept.get("id"), kept.get("app_id"))
+        if kept.get("for") != _identity(config):
+            self.me = Me()
+        try:
+            await self.recognise(ctx)
+        except (TryAgain, GitHubRefused) as error:
+            ctx.log.warning("github.away", error=str(error))
+
+    async def recognise(self, ctx: Context) -> None:
+        """Ask GitHub who the bot is; raises TryAgain or GitHubRefused."""
+        config = self.client.config
+        if config.app_id is None:
+            user = await self.client.request("GET", "/user")
+            me = Me(str(user["login"]), int(user["id"]))
+        else:
+            app = await self.client.request("GET", "/app", as_app=True)
+            me = Me(f"{app['slug']}[bot]", self.me.id, int(app["id"]))
+        if me != self.me:
+            kept = {"login": me.login, "id": me.id, "app_id": me.app_id, "for": _identity(config)}
+            await ctx.kv.put(_ME, kept)
+        self.me = me
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
+
+    @property
+    def client(self) -> Client:
+        """The client; there is none before the channel has started."""
+        if self._client is None:
+            raise RuntimeError("The channel has not started.")
+        return self._client
+
+    async def thread(self, ctx: EventContext) -> Thread | None:
+        """Return the conversation that an event's session is."""
+        token = ctx.session_record.continuation_token
+        return await self.names.thread(ctx, token) if token is not None else None
+
+    async def installation(self, ctx: Context, repository: Repository) -> int | None:
+        """Return the installation that acts in a repository; None for a bot with a token.
+
+        Raises GitHubRefused when the App is not installed there.
+        """
+        if self.client.config.app_id is None:
+            return None
+        if repository.installation is not None:
+            return repository.installation
+        path = f"/repos/{repository.name}/installation"
+        found = await self.client.request("GET", path, as_app=True)
+        now = await self.names.installed(ctx, repository.id, int(found["id"]))
+        return now.installation
+
+    async def request(
+        self,
+        ctx: Context,
+        repository: Repository,
+        method: str,
+        path: str,
+        data: Any = None,
+        *,
+        accept: str = JSON,
+    ) -> Any:
+        """Call ``/repos/<name><path>``; raises TryAgain or GitHubRefused."""
+        installation = await self.installation(ctx, repository)
+        return await self.client.request(
+            method,
+            f"/repos/{repository.name}{path}",
+            data,
+            installation=installation,
+            accept=accept,
+        )
+
+    async def pages(
+        self, ctx: Context, repository: Repository, path: str, *, most: int = 1000
+    ) -> list[Any]:
+        """Return the items of a list below ``/repos/<name>``, at most so many."""
+        installation = await self.installation(ctx, repository)
+        whole = f"/repos/{repository.name}{path}"
+        return await self.client.pages(whole, installation=installation, most=most)
+
+    async def git_token(self, ctx: Context, repository: Repository) -> str:
+        """Return a token for git over HTTP, that lives for another five minutes at least."""
+        return await self.client.token(await self.installation(ctx, repository))
+
+    def credential(self, repository: Repository) -> str:
+        """Return whose rate limit a call in a repository counts against."""
+        config = self.client.config
+        return f"github:{repository.installation}" if config.app_id else _identity(config)
+
+
+def _identity(config: Config) -> str:
+    if config.app_id is not None:
+        return f"app:{config.app_id}@{config.api_url}"
+    digest = hashlib.sha256((config.token or "").encode()).hexdigest()[:12]
+    return f"token:{digest}@{config.api_url}"

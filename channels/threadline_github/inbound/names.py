@@ -1,0 +1,145 @@
+"""What a conversation is called: by its repository's id, whatever the repository is called now.
+
+A repository keeps in tokens the name under which it was first seen, so that a rename or a transfer
+splits no conversation. Another one that takes an old name gets ``owner/repo~<id>``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import defaultdict
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from threadline import Context
+from threadline_github.inbound.decide import Kind, Place
+
+__all__ = ["TOKEN", "Names", "Repository", "Thread"]
+
+TOKEN = r"(pr|issue):([\w.-]+/[\w.~-]+)#([1-9]\d*)"
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A repository: its name now, the name in tokens, and the installation that acts there.
+
+    ``left``: it went to another owner, and no installation of the App there is known.
+    """
+
+    id: int
+    name: str
+    canonical: str
+    installation: int | None = None
+    left: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A pull request or an issue, and where it is now."""
+
+    repository: Repository
+    kind: Kind
+    number: int
+
+    @property
+    def token(self) -> str:
+        """The conversation's name."""
+        return f"{self.kind}:{self.repository.canonical}#{self.number}"
+
+    @property
+    def is_pull(self) -> bool:
+        """True for a pull request."""
+        return self.kind == "pr"
+
+
+class Names:
+    """The repositories that were seen, durably."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Repository] = {}
+        self._writing: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def thread_of(self, ctx: Context, place: Place, installation: int | None) -> Thread:
+        """Return the conversation of a place, as a delivery names it; durable on return."""
+        repository = await self._seen(ctx, place.repository, place.name, installation)
+        return Thread(repository, place.kind, place.number)
+
+    async def moved(self, ctx: Context, repository: int, name: str) -> Repository | None:
+        """Take note of another name or owner; return the repository as it was, if it is known.
+
+        With another owner, what was its installation has no say any more.
+        """
+        async with self._writing[repository]:
+            before = await self._kept(ctx, repository)
+            if before is None:
+                return None
+            now = replace(before, name=name)
+            if _owner(name) != _owner(before.name):
+                now = replace(now, installation=None, left=True)
+            await self._keep(ctx, now)
+        return before
+
+    async def thread(self, ctx: Context, token: str) -> Thread | None:
+        """Return the conversation that a token names; None when it is none that was seen."""
+        found = re.fullmatch(TOKEN, token)
+        if found is None:
+            return None
+        kind, canonical, number = found.groups()
+        identity = await ctx.kv.get(_name(canonical))
+        repository = await self._kept(ctx, int(identity)) if identity is not None else None
+        if repository is None:
+            return None
+        return Thread(repository, "pr" if kind == "pr" else "issue", int(number))
+
+    async def installed(self, ctx: Context, repository: int, installation: int) -> Repository:
+        """Take note of the installation that acts in a repository that was seen."""
+        async with self._writing[repository]:
+            before = await self._kept(ctx, repository)
+            assert before is not None
+            after = replace(before, installation=installation, left=False)
+            await self._keep(ctx, after)
+        return after
+
+    async def _seen(
+        self, ctx: Context, identity: int, name: str, installation: int | None
+    ) -> Repository:
+        async with self._writing[identity]:
+            before = await self._kept(ctx, identity)
+            if before is None:
+                canonical = await self._free(ctx, identity, name)
+                now = Repository(identity, name, canonical, installation)
+            else:
+                known = before.installation if installation is None else installation
+                left = before.left and installation is None
+                now = replace(before, name=name, installation=known, left=left)
+            if now != before:
+                await self._keep(ctx, now)
+        return now
+
+    async def _free(self, ctx: Context, identity: int, name: str) -> str:
+        """Take the name for tokens, or one that says which repository it is."""
+        holder = await ctx.kv.get(_name(name))
+        canonical = name if holder in (None, identity) else f"{name}~{identity}"
+        await ctx.kv.put(_name(canonical), identity)
+        return canonical
+
+    async def _kept(self, ctx: Context, identity: int) -> Repository | None:
+        if identity not in self._known:
+            kept: dict[str, Any] | None = await ctx.kv.get(f"repository/{identity}")
+            if kept is None:
+                return None
+            self._known[identity] = Repository(**kept)
+        return self._known[identity]
+
+    async def _keep(self, ctx: Context, repository: Repository) -> None:
+        await ctx.kv.put(f"repository/{repository.id}", asdict(repository))
+        self._known[repository.id] = repository
+
+
+def _owner(name: str) -> str:
+    return name.partition("/")[0]
+
+
+def _name(canonical: str) -> str:
+    return f"name/{canonical}"

@@ -1,0 +1,193 @@
+"""What belongs to a message of a pull request or an issue, fetched before the model reads it.
+
+The messages of one coming turn share what is read: one of them carries it, and the others nothing.
+What was told is kept by session, so that a turn is told what is new since the last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from threadline import Context, Prepared, Session
+from threadline.store.base import DeliveryRecord
+from threadline_github.hub import Hub
+from threadline_github.inbound.names import Thread
+from threadline_github.workspace.reading import Folders, Reader
+from threadline_github.workspace.render import DIFF_FILE, Reading, news
+from threadline_github.workspace.told import SETTLING, Ledger, Telling
+
+__all__ = ["Prompter"]
+
+_ROOMS = 1_000
+_HEADS = 100
+
+
+@dataclass(slots=True)
+class _Room:
+    """One session's messages that are being prepared: who came when, and what was read last."""
+
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    came: int = 0
+    asked: list[str] = field(default_factory=list)
+    reading: Reading | None = None
+    seen: int = 0  # how many had come when it was begun
+    began: datetime | None = None
+    index: int = 0
+    running: bool = False
+
+    def serves(
+        self, number: int, delivery: DeliveryRecord, index: int, *, running: bool
+    ) -> Reading | None:
+        """Return what was read, if it was begun behind the message, for the same coming turn."""
+        if self.reading is None or (self.index, self.running) != (index, running):
+            return None
+        fresh = number <= self.seen
+        if not fresh and self.began is not None:
+            fresh = datetime.fromisoformat(delivery.at) < self.began
+        head = delivery.metadata.get("head")
+        if not fresh and delivery.metadata.get("comment") is None and head is not None:
+            fresh = head == self.reading.head
+        return self.reading if fresh else None
+
+
+class Prompter:
+    """Gathers for one channel.
+
+    ``worktrees`` gives the working folders, None where code is not checked out; ``seconds`` is how
+    long one may take to be moved.
+    """
+
+    def __init__(
+        self, hub: Hub, worktrees: Callable[[], Folders | None], *, seconds: float = 300.0
+    ) -> None:
+        self._reader = Reader(hub, worktrees, seconds)
+        self._rooms: OrderedDict[str, _Room] = OrderedDict()
+
+    async def gather(
+        self, ctx: Context, delivery: DeliveryRecord, thread: Thread, *, running: bool
+    ) -> Prepared:
+        """Return context and files for a message; never raises for GitHub or git.
+
+        ``running`` tells that a turn runs now: its working folder stays as it is. Keeps which
+        commit the coming turn works on as ``head/<session id>``.
+        """
+        session = ctx.session(delivery.session_id)
+        if session is None:
+            return Prepared()
+        room = self._room(session.id)
+        room.came += 1
+        number = room.came
+        if (name := _name(delivery)) is not None:
+            room.asked.append(name)
+        async with room.turn:
+            ledger = await self._ledger(ctx, session, delivery, room)
+            index = await session.next_index()
+            reading = room.serves(number, delivery, index, running=running)
+            if reading is None:
+                room.seen, room.began, room.index = room.came, ctx.clock.now(), index
+                room.running = running
+                reading = await self._reader.read(ctx, thread, ledger.told, running=running)
+            return await self._told(ctx, delivery, thread, room, ledger, reading)
+
+    async def _told(
+        self,
+        ctx: Context,
+        delivery: DeliveryRecord,
+        thread: Thread,
+        room: _Room,
+        ledger: Ledger,
+        reading: Reading,
+    ) -> Prepared:
+        """Keep what this message tells, and return it."""
+        ledger = ledger.asks(room.asked)
+        head = delivery.metadata.get("head")
+        blocks, told = news(
+            reading,
+            ledger.told,
+            asked=frozenset(ledger.asked),
+            place=thread.repository.name,
+            spoke_of=head if isinstance(head, str) else None,
+        )
+        if blocks and told is not None and told != ledger.told:
+            ledger = ledger.telling(Telling(delivery.delivery_id, room.index, told))
+        if thread.is_pull:
+            await _keep_head(ctx, delivery, reading, running=room.running)
+        await ctx.kv.put(_key(delivery.session_id), ledger.to_json())
+        room.asked.clear()
+        room.reading = reading.spent()
+        whole = reading.patch.whole if reading.patch is not None else b""
+        return Prepared(blocks, {DIFF_FILE: whole} if whole else {})
+
+    async def _ledger(
+        self, ctx: Context, session: Session, delivery: DeliveryRecord, room: _Room
+    ) -> Ledger:
+        """Return what the session was told, by what was kept and what its log says.
+
+        What a message carried that is prepared again, as after a crash, is told again.
+        """
+        kept = Ledger.of(await ctx.kv.get(_key(session.id)))
+        ledger, since = kept, kept.unsettled
+        if since is not None:
+            ledger = kept.settled([event async for event in _events(session, since)])
+        ledger = ledger.without(delivery.delivery_id)
+        if len(ledger.tellings) < len(kept.tellings):
+            room.reading = None
+        return ledger
+
+    def _room(self, session_id: str) -> _Room:
+        room = self._rooms.setdefault(session_id, _Room())
+        self._rooms.move_to_end(session_id)
+        if len(self._rooms) > _ROOMS:
+            idle = (one for one, other in self._rooms.items() if not other.turn.locked())
+            del self._rooms[next(idle)]
+        return room
+
+
+async def _keep_head(
+    ctx: Context, delivery: DeliveryRecord, reading: Reading, *, running: bool
+) -> None:
+    """Keep the commit that the coming turn works on, and which one each message was told of."""
+    key = f"head/{delivery.session_id}"
+    kept: dict[str, Any] = await ctx.kv.get(key) or {}
+    known = {name: kept.get(name) for name in ("sha", "fork", "base")}
+    if reading.subject is not None and reading.head is not None and not running:
+        subject = reading.subject
+        known = {"sha": reading.head, "fork": subject.fork, "base": subject.base}
+    elif known["sha"] is None:
+        about = delivery.metadata
+        known = {"sha": about.get("head"), "fork": about.get("fork", True), "base": None}
+    if known["sha"] is None:
+        return
+    of = {**kept.get("of", {}), delivery.delivery_id: known["sha"]}
+    await ctx.kv.put(key, {**known, "of": dict(list(of.items())[-_HEADS:])})
+
+
+async def _events(session: Session, since: int) -> AsyncIterator[dict[str, Any]]:
+    """Yield what the log says of tellings, from an index on."""
+    marks = [f'"{type_}"'.encode() for type_ in SETTLING]
+    async for chunk in session.events(since):
+        for row in chunk.split(b"\n"):
+            if any(mark in row for mark in marks):
+                event: dict[str, Any] = orjson.loads(row)
+                if event.get("type") in SETTLING:
+                    yield event
+
+
+def _name(delivery: DeliveryRecord) -> str | None:
+    """Return the comment that a message is, as comments are named when they are read."""
+    about = delivery.metadata
+    if isinstance(about.get("review"), int):
+        return f"review/{about['review']}"
+    kind = "review_comment" if "review_comment" in about else "comment"
+    return f"{kind}/{about['comment']}" if isinstance(about.get("comment"), int) else None
+
+
+def _key(session_id: str) -> str:
+    return f"told/{session_id}"
