@@ -237,7 +237,7 @@ class GitHubChannel(Channel):
             ctx.defer(self._worktrees.remove(thread.repository.id, thread.number))
 
     async def _opened(self, ctx: Context, thread: Thread) -> None:
-        """Keep the working folder of a pull request that is open."""
+        """Keep the working folder of a pull request that is open again."""
         if self._worktrees is not None and await ctx.kv.get(f"closed/{thread.token}"):
             await ctx.kv.delete(f"closed/{thread.token}")
 

@@ -72,6 +72,7 @@ class Client:
         self._renewing: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._strikes: Counter[tuple[int | None, bool]] = Counter()
         self._skew = 0.0
+        self._key: Any = None
         self._http: httpx.AsyncClient | None = None
         self._api: GitHubAPI | None = None
 
@@ -245,13 +246,25 @@ class Client:
     def _jwt(self) -> str:
         import jwt
 
-        assert self.config.private_key is not None
         now = int(self._clock.now().timestamp() + self._skew)
         claims = {"iat": now - _BACKDATED, "exp": now + _JWT_SECONDS, "iss": self.config.app_id}
         try:
-            return jwt.encode(claims, self.config.private_key, algorithm="RS256")
-        except (jwt.PyJWTError, ValueError, TypeError):
-            raise GitHubRefused("The App's private key cannot be used.", 401) from None
+            return jwt.encode(claims, self._loaded(), algorithm="RS256")
+        except jwt.PyJWTError:
+            raise _unusable() from None
+
+    def _loaded(self) -> Any:
+        """Return the App's key, which takes a tenth of a second to read and is read once."""
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        if self._key is None:
+            assert self.config.private_key is not None
+            try:
+                self._key = load_pem_private_key(self.config.private_key.encode(), None)
+            except (ValueError, TypeError, UnsupportedAlgorithm):
+                raise _unusable() from None
+        return self._key
 
     def _opened(self) -> GitHubAPI:
         if self._api is None:
@@ -301,6 +314,10 @@ def _broken(error: Exception) -> TryAgain:
     return TryAgain(
         f"GitHub cannot be reached: {why}", sent=False if isinstance(error, never) else None
     )
+
+
+def _unusable() -> GitHubRefused:
+    return GitHubRefused("The App's private key cannot be used.", 401)
 
 
 def _is_broken(error: BaseException) -> bool:

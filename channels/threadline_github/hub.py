@@ -75,6 +75,7 @@ class Hub:
         """
         if self.client.config.app_id is None:
             return None
+        repository = await self.names.now(ctx, repository)
         if repository.installation is not None:
             return repository.installation
         path = f"/repos/{repository.name}/installation"
@@ -93,6 +94,7 @@ class Hub:
         accept: str = JSON,
     ) -> Any:
         """Call ``/repos/<name><path>``; raises TryAgain or GitHubRefused."""
+        repository = await self.names.now(ctx, repository)
         installation = await self.installation(ctx, repository)
         return await self.client.request(
             method,
@@ -106,6 +108,7 @@ class Hub:
         self, ctx: Context, repository: Repository, path: str, *, most: int = 1000
     ) -> list[Any]:
         """Return the items of a list below ``/repos/<name>``, at most so many."""
+        repository = await self.names.now(ctx, repository)
         installation = await self.installation(ctx, repository)
         whole = f"/repos/{repository.name}{path}"
         return await self.client.pages(whole, installation=installation, most=most)

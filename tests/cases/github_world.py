@@ -6,7 +6,8 @@ import copy
 import errno
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,6 +27,7 @@ from threadline.testing import github_signature
 from threadline.testing.inbound import Answer
 from threadline.testing.session import HostSession
 from threadline_github.channel import GitHubChannel
+from threadline_github.inbound.sweep import SECONDS
 from threadline_github.outbound.tools import review_pull_request
 from threadline_github.testing import (
     DEFAULTS,
@@ -135,6 +137,15 @@ class GitHubWorld(ServedWorld):
 
     async def _served(self) -> None:
         self.github.app.webhook_url = self.host.url + HOOK
+        await self.until(self._swept, "the end of the first look for missed deliveries")
+
+    def _swept(self) -> bool:
+        """Tell whether the channel sleeps until it looks for missed deliveries again."""
+        return any(
+            abs(deadline - self.now_s - SECONDS) < 1e-6
+            for deadline, _, sleeper in self.clock._sleepers
+            if not sleeper.done()
+        )
 
     async def _close(self) -> None:
         await self.git.close()
@@ -172,15 +183,21 @@ class GitHubWorld(ServedWorld):
         """Let git have real time, too."""
         await super()._step(min(seconds, STEP) if self.git.under_way else seconds)
 
-    async def push(self, stands_for: str, files: Mapping[str, str] | None = None) -> str:
-        """Push to the pull request, and tell nobody; return the commit."""
+    @asynccontextmanager
+    async def quietly(self) -> AsyncIterator[None]:
+        """Let things happen at GitHub of which no webhook tells."""
         hook = self.github.app.hook
         hook.url, url = None, hook.url
-        changes = None if files is None else {path: (None, text) for path, text in files.items()}
-        real = None if self.code else stands_for
-        sha = self.github.user("dev-two").push(self.pull, files=changes, head=real)
+        yield
         await self.github.settled()
         hook.url = url
+
+    async def push(self, stands_for: str, files: Mapping[str, str] | None = None) -> str:
+        """Push to the pull request, and tell nobody; return the commit."""
+        changes = None if files is None else {path: (None, text) for path, text in files.items()}
+        real = None if self.code else stands_for
+        async with self.quietly():
+            sha = self.github.user("dev-two").push(self.pull, files=changes, head=real)
         if self.code:
             self.shas[stands_for] = sha
         return sha
@@ -344,7 +361,7 @@ class GitHubWorld(ServedWorld):
     def said(self, thread: Issue | None = None) -> list[Comment]:
         """Return the agent's comments on the pull request, or on another thread."""
         shown = self.github.comments(thread or self.pull)
-        return [one for one in shown if one.author.login == BOT]
+        return [one for one in shown if one.app is self.github.app]
 
     def words(self, thread: Issue | None = None) -> list[str]:
         """Return what people read of them, one by one."""

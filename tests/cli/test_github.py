@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,7 +56,9 @@ def typed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
             capsys.readouterr()
             code = run(["github", *arguments])
         said = capsys.readouterr()
-        return Done(code, said.out, said.err)
+        # A host that the test serves logs to the same stream.
+        out = [line for line in said.out.splitlines(True) if not line.startswith("agent=")]
+        return Done(code, "".join(out), said.err)
 
     return type_
 
@@ -83,6 +86,22 @@ def two(tmp_path: Path) -> str:
     """A project with two bots."""
     second = 'prefix="TRIAGE_", on=["opened"], worktree=False'
     return str(project(tmp_path, github="worktree=False", triage=second))
+
+
+@asynccontextmanager
+async def hosted(
+    folder: str, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[TestHost]:
+    """Serve a project's agent, with these variables."""
+    with monkeypatch.context() as patch:
+        for name, value in environ.items():
+            patch.setenv(name, value)
+        host = TestHost(load_project(Path(folder)))
+        await host.start()
+    try:
+        yield host
+    finally:
+        await host.close()
 
 
 def test_help(cli: Cli) -> None:
@@ -202,12 +221,7 @@ async def test_a_doctor_asks_the_host(
 ) -> None:
     async with FakeGitHub() as github:
         environ = github.environ
-        with monkeypatch.context() as patch:
-            for name, value in environ.items():
-                patch.setenv(name, value)
-            host = TestHost(load_project(Path(one)))
-            await host.start()
-        async with host:
+        async with hosted(one, environ, monkeypatch) as host:
             arguments = ("doctor", one, "--json", "--url", host.url)
             for secret, state in ((environ["GITHUB_WEBHOOK_SECRET"], "ok"), ("other", "problem")):
                 given = environ | {"GITHUB_WEBHOOK_SECRET": secret}
@@ -240,12 +254,7 @@ async def test_replays(
     async with FakeGitHub() as github:
         pull = github.user(DEFAULTS["person"]).open_pull()
         environ = github.environ
-        with monkeypatch.context() as patch:
-            for name, value in environ.items():
-                patch.setenv(name, value)
-            host = TestHost(load_project(Path(one)))
-            await host.start()
-        async with host:
+        async with hosted(one, environ, monkeypatch) as host:
 
             async def replay(*arguments: str, **changes: str) -> Done:
                 line = ("replay", *arguments, "--url", host.url)
@@ -267,8 +276,11 @@ async def test_replays(
             quiet = ("--comment", "nothing", "--as", DEFAULTS["stranger"])
             done = await replay(f"{NAME}#{pull.number}", one, *quiet)
             assert done.returncode == 0
-            assert "it starts nothing: comment starts nothing" in done.stdout
+            assert "it starts nothing: a person who may not ask" in done.stdout
 
+            github.app.webhook_url = "http://127.0.0.1:9"
+            github.user(DEFAULTS["person"]).open_pull()
+            await github.settled()
             delivered = github.deliveries("pull_request", "opened")[-1]
             saved = tmp_path / "delivery.json"
             request = {"headers": dict(delivered.headers), "payload": delivered.payload}
@@ -283,4 +295,5 @@ async def test_replays(
             refused = await replay(str(saved), one, GITHUB_WEBHOOK_SECRET="another")
             assert refused.returncode == 1
             assert "does not take the signature" in refused.stdout
+            await host.session(anew.stdout.split("session ")[1].split(":")[0]).rest()
             host.check_laws()

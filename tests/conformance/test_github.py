@@ -79,7 +79,7 @@ class GitHubKit(ChannelKit):
                 "id": _number(f"{conversation}/{delivery_id}"),
                 "user": person,
                 "author_association": "MEMBER",
-                "body": f"@{DEFAULTS['app']} {text}",
+                "body": f"@{DEFAULTS['slug']} {text}",
             },
             "repository": {"id": DEFAULTS["repository_id"], "full_name": DEFAULTS["repository"]},
             "installation": {"id": DEFAULTS["installation"]},

@@ -355,3 +355,43 @@ async def test_a_channel_may_be_mounted_elsewhere(tmp_path: Path) -> None:
         async with serve(tmp_path / mode, agents, mode=mode) as served:
             assert (await served.ask("POST", "/hooks/in"))[0] == 200
             assert (await served.ask("GET", "/hooks/in"))[0] == 405
+
+
+async def test_a_route_may_take_more_than_the_host_allows_the_others(tmp_path: Path) -> None:
+    channel = Channel(auth=[by_header])
+
+    async def size(ctx: RouteContext) -> dict[str, int]:
+        return {"size": len(ctx.body)}
+
+    channel.post("/usual")(size)
+    channel.post("/large", max_body=3_000)(size)
+    channel.post("/small", max_body=10)(size)
+    async with serve(tmp_path, agent(channels={"c": channel}), max_body=1_000) as served:
+
+        async def post(path: str, count: int) -> int:
+            url = f"{served.host.base_url}/bot/v1/channels/c/{path}"
+            sent = {"data": b"x" * count, "headers": {"x-user": "ada"}}
+            async with served.client.post(url, **sent) as answer:
+                assert (await answer.json()).get("size", count) == count
+                return answer.status
+
+        assert [await post("usual", 1_000), await post("usual", 1_001)] == [200, 413]
+        assert [await post("large", 3_000), await post("large", 3_001)] == [200, 413]
+        assert [await post("small", 1_000), await post("small", 1_001)] == [200, 413]
+        assert await post("usual", 5) == 200
+
+
+async def test_a_body_that_says_to_be_too_large_is_not_waited_for(tmp_path: Path) -> None:
+    channel = Channel(auth=[by_header])
+
+    @channel.post("/in")
+    async def hook(ctx: RouteContext) -> None: ...
+
+    async with serve(tmp_path, agent(channels={"c": channel}), max_body=1_000) as served:
+        port = int(served.host.base_url.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        head = "POST /bot/v1/channels/c/in HTTP/1.1\r\nHost: x\r\nContent-Length: 2000\r\n\r\n"
+        writer.write(head.encode())
+        assert b" 413 " in await reader.readline()
+        writer.close()
+        await writer.wait_closed()

@@ -90,7 +90,9 @@ class World:
                         return found
                     await asyncio.sleep(0.05)
         except TimeoutError:
-            raise AssertionError(f"Not within {SECONDS} s: {what}\n{self.host.tail()}") from None
+            said = [comment["body"] for comment in await self.comments(1)]
+            log = self.host.tail()
+            raise AssertionError(f"Not within {SECONDS} s: {what}; {said}\n{log}") from None
 
     async def answered(self, number: int, words: str, *, count: int = 1) -> dict[str, Any]:
         """Return the agent's newest comment once it is so many and says so."""
@@ -205,7 +207,7 @@ async def test_a_pull_request_from_its_opening_to_its_end(world: World) -> None:
     answer = await world.answered(number, "KeyboardInterrupt", count=3)
     assert answer["user"]["type"] == "Bot"
     (session,) = await world.rested()
-    assert session["continuationToken"] == f"pr:{REPOSITORY}#{number}"
+    assert (session["channel"], session["mode"]) == ("github", "chat")
 
     await world.github.shut(number)
 

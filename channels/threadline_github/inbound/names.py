@@ -24,7 +24,8 @@ TOKEN = r"(pr|issue):([\w.-]+/[\w.~-]+)#([1-9]\d*)"
 class Repository:
     """A repository: its name now, the name in tokens, and the installation that acts there.
 
-    ``left``: it went to another owner, and no installation of the App there is known.
+    ``left``: it went to another owner, and no installation of the App there is known. ``former``
+    is the installation that acted for the owner before.
     """
 
     id: int
@@ -32,6 +33,7 @@ class Repository:
     canonical: str
     installation: int | None = None
     left: bool = False
+    former: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class Names:
                 return None
             now = replace(before, name=name)
             if _owner(name) != _owner(before.name):
-                now = replace(now, installation=None, left=True)
+                now = replace(now, installation=None, left=True, former=before.installation)
             await self._keep(ctx, now)
         return before
 
@@ -91,6 +93,10 @@ class Names:
         if repository is None:
             return None
         return Thread(repository, "pr" if kind == "pr" else "issue", int(number))
+
+    async def now(self, ctx: Context, repository: Repository) -> Repository:
+        """Return a repository as it is known now."""
+        return await self._kept(ctx, repository.id) or repository
 
     async def installed(self, ctx: Context, repository: int, installation: int) -> Repository:
         """Take note of the installation that acts in a repository that was seen."""
@@ -109,6 +115,9 @@ class Names:
             if before is None:
                 canonical = await self._free(ctx, identity, name)
                 now = Repository(identity, name, canonical, installation)
+            elif installation is not None and installation == before.former:
+                # From before the transfer, and late.
+                now = before
             else:
                 known = before.installation if installation is None else installation
                 left = before.left and installation is None

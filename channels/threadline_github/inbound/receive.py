@@ -38,7 +38,7 @@ class Receiver:
     """Takes deliveries, from the webhook or from the list of those that were missed.
 
     ``folder`` gives the working folder of a pull request, or None. ``closed`` is told of pull
-    requests that are closed, and ``opened`` of those that are open.
+    requests that are closed, and ``opened`` of those that are open again.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Receiver:
     ) -> Taken:
         """Do what a delivery asks for, until it is durable.
 
-        ``event`` is ``X-GitHub-Event``, ``delivery_id`` is ``X-GitHub-Delivery``. Raises what
+        ``event`` is ``    requests that are closed, and ``opened`` of those-GitHub-Event``, ``delivery_id`` is ``X-GitHub-Delivery``. Raises what
         :meth:`threadline.Context.send` does; then the same delivery may come again.
         """
         if self._hub.me.login is None:
@@ -110,7 +110,7 @@ class Receiver:
             return None
         first = await self._seen.first(ctx, thread.token, ask.key, delivery_id)
         await self._trust.heard(ctx, thread, ask)
-        if ask.trigger in CODE:
+        if ask.trigger == "reopened":
             await self._opened(ctx, thread)
         return await self._send(ctx, ask, thread, first)
 

@@ -6,7 +6,7 @@ https://docs.github.com/en/rest/apps/webhooks#list-deliveries-for-an-app-webhook
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,7 +22,7 @@ from threadline_github.client import GitHubRefused
 if TYPE_CHECKING:
     from threadline_github.hub import Hub
 
-__all__ = ["SECONDS", "Owed", "State", "Sweep", "Takes", "leads_to"]
+__all__ = ["SECONDS", "Owed", "State", "Sweep", "Takes", "leads_to", "made_at"]
 
 SECONDS = 300.0
 """How long after a round the next one begins."""
@@ -92,7 +92,7 @@ class State:
         """Return the time before which no delivery needs to be looked at."""
         return max(self.seen - _OVERLAP, start, now - _KEPT)
 
-    def read(self, listed: list[Mapping[str, Any]], now: datetime) -> None:
+    def read(self, listed: Iterable[Mapping[str, Any]], now: datetime) -> None:
         """Take note of deliveries, newest first; of each one its newest attempt counts."""
         met: set[str] = set()
         for one in listed:

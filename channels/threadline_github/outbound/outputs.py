@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import orjson
+
 from threadline import ActionResult, Channel, Event, EventContext
 from threadline_github.hub import Hub
 from threadline_github.inbound.names import Thread
@@ -17,10 +21,6 @@ from threadline_github.outbound.turns import Turns
 __all__ = ["Outputs"]
 
 _PREFIX = '{"type":"github_'
-_TOO_LARGE = (
-    "The result of the tool `{tool}` was too large to be posted; it is in the session's log. "
-    "(`{turn}`)"
-)
 
 
 class Outputs:
@@ -36,14 +36,11 @@ class Outputs:
         data = event.data
         if data.is_error or data.dry_run or ctx.session_record.record.dry_run:
             return
-        result = result_of(data.output)
-        too_large = data.truncated is not None and str(data.output).startswith(_PREFIX)
-        thread = await self._hub.thread(ctx) if result is not None or too_large else None
-        if thread is None:
+        result = result_of(await _output(event, ctx))
+        thread = await self._hub.thread(ctx) if result is not None else None
+        if result is None or thread is None:
             return
-        if result is None:
-            await self._lost(event, ctx, thread)
-        elif isinstance(result, Review):
+        if isinstance(result, Review):
             await self._review(event, ctx, thread, result)
         elif isinstance(result, Check):
             await self._runs.report(ctx, thread, result)
@@ -71,8 +68,11 @@ class Outputs:
         key = f"labels/{event.data.call_id}"
         await ctx.post(target, labels.model_dump_json(), key=key)
 
-    async def _lost(self, event: Event[ActionResult], ctx: EventContext, thread: Thread) -> None:
-        ctx.log.error("github.result_too_large", session=event.session_id, call=event.data.call_id)
-        text = _TOO_LARGE.format(tool=event.data.tool_name, turn=event.turn_id)
-        target = Conversation(self._hub, ctx, thread, event.at)
-        await ctx.post(target, text, key=f"lost/{event.data.call_id}")
+
+async def _output(event: Event[ActionResult], ctx: EventContext) -> Any:
+    """Return what a tool returned; of a long result the event has only the beginning."""
+    output, truncated = event.data.output, event.data.truncated
+    if truncated is None or not str(output).startswith(_PREFIX):
+        return output
+    whole = await ctx.session_record.blob(str(truncated.get("blobId")))
+    return orjson.loads(whole) if whole is not None else None

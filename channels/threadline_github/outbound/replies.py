@@ -26,6 +26,7 @@ from threadline_github.inbound.names import Thread
 from threadline_github.outbound import approvals
 from threadline_github.outbound.conversation import Conversation
 from threadline_github.outbound.discussion import Discussion
+from threadline_github.outbound.links import link
 from threadline_github.outbound.outputs import Outputs
 from threadline_github.outbound.runs import Runs
 from threadline_github.outbound.split import split
@@ -71,7 +72,7 @@ class Replies:
         if thread is None or turn.answered or turn.ended:
             return
         if self._shows_work:
-            target = self._target(ctx, thread, turn)
+            target = self._target(ctx, thread, turn.review_comment, turn)
             posted = await ctx.post(target, WORKING, answers=True)
             if posted.ref is not None:
                 self._working.begin(ctx, target, posted.ref, posted.post_id)
@@ -110,7 +111,8 @@ class Replies:
     async def _approval(self, ctx: EventContext, call_id: str, text: str) -> None:
         thread = await self._hub.thread(ctx)
         if thread is not None:
-            target = self._target(ctx, thread, await self._turns.of(ctx))
+            turn = await self._turns.of(ctx)
+            target = self._target(ctx, thread, turn.review_comment, turn)
             await ctx.post(target, text, key=f"approval/{call_id}")
 
     # How it ends
@@ -130,26 +132,53 @@ class Replies:
         """Say why there is no answer, if there is none."""
         thread, turn = await self._hub.thread(ctx), await self._turns.of(ctx)
         if not turn.answered:
-            await self._answer(ctx, _why(event.data, event.turn_id))
+            goes_on = _goes_on(event.data)
+            await self._answer(ctx, _why(event.data, event.turn_id), points=not goes_on)
         if thread is not None:
             await self._runs.fail(ctx, thread, turn, event.data)
 
-    async def _answer(self, ctx: EventContext, text: str) -> None:
-        """Let the turn's comment say a text, and further ones what does not fit."""
+    async def _answer(self, ctx: EventContext, text: str, *, points: bool = True) -> None:
+        """Let the turn's comment say a text, and further ones what does not fit.
+
+        ``points``: it is what those who spoke elsewhere wait for.
+        """
         await self._working.end(ctx.session_record.id)
         thread = await self._hub.thread(ctx)
         if thread is None:
             return
-        target = self._target(ctx, thread, await self._turns.of(ctx))
+        turn = await self._turns.of(ctx)
+        target = self._target(ctx, thread, turn.review_comment, turn)
+        ref = None
         for part in split(public(text)) or [_DONE]:
-            await ctx.post(target, part, answers=True)
+            posted = await ctx.post(target, part, answers=True)
+            ref = ref or posted.ref
         await ctx.take_back_rest(target)
+        if ref is not None and points:
+            await self._point(ctx, thread, turn, link(self._api_url, thread, ref))
 
-    def _target(self, ctx: EventContext, thread: Thread, turn: Asked) -> Conversation:
-        """Return where a turn was asked."""
-        if thread.is_pull and turn.review_comment is not None:
-            return Discussion(self._hub, ctx, thread, turn.since, turn.review_comment)
+    async def _point(self, ctx: EventContext, thread: Thread, turn: Asked, url: str) -> None:
+        """Tell those who spoke elsewhere where the answer is."""
+        for place in turn.elsewhere:
+            target = self._target(ctx, thread, place, turn)
+            key = f"pointer/{turn.id}/{place or thread.kind}"
+            await ctx.post(target, f"See [the answer]({url}).", key=key)
+
+    @property
+    def _api_url(self) -> str:
+        return self._hub.client.config.api_url
+
+    def _target(
+        self, ctx: EventContext, thread: Thread, comment: int | None, turn: Asked
+    ) -> Conversation:
+        """Return the discussion of a review comment, or the conversation."""
+        if thread.is_pull and comment is not None:
+            return Discussion(self._hub, ctx, thread, turn.since, comment)
         return Conversation(self._hub, ctx, thread, turn.since)
+
+
+def _goes_on(failure: TurnFailed) -> bool:
+    """Tell whether a turn is taken up again after this, as after a restart."""
+    return failure.status == "interrupted" and failure.code != "resume_limit"
 
 
 def _why(failure: TurnFailed, turn_id: str | None) -> str:
@@ -159,7 +188,7 @@ def _why(failure: TurnFailed, turn_id: str | None) -> str:
         said = "Stopped."
     elif failure.code == "preempted":
         said = "Stopped for a newer message."
-    elif failure.status == "interrupted" and failure.code != "resume_limit":
+    elif _goes_on(failure):
         said = f"Interrupted: {told}. If there is no answer soon, ask again."
     else:
         said = f"There is no answer: {told}."

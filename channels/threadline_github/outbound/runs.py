@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
 from threadline import Channel, Event, EventContext, SessionWaiting, TurnFailed
 from threadline_github.hub import Hub
 from threadline_github.inbound.names import Thread
@@ -14,7 +12,6 @@ from threadline_github.outbound.turns import Asked, Turns
 
 __all__ = ["Runs"]
 
-_MANY = 10_000
 _STOPPED = frozenset({"stopped", "preempted"})
 
 
@@ -26,12 +23,10 @@ class Runs:
         self._turns = turns
         self._name = name
         self._refused = False
-        self._interrupted: OrderedDict[str, tuple[Asked, str]] = OrderedDict()
         channel.on("session.waiting")(self._waiting)
 
     async def begin(self, ctx: EventContext, thread: Thread, turn: Asked) -> None:
         """Begin the check run of a turn that the code asked for."""
-        self._interrupted.pop(ctx.session_record.id, None)
         await self._own(ctx, thread, turn, State())
 
     async def report(self, ctx: EventContext, thread: Thread, check: Check) -> None:
@@ -50,12 +45,9 @@ class Runs:
         self, ctx: EventContext, thread: Thread, turn: Asked, failure: TurnFailed
     ) -> None:
         """Complete it for a turn that ended early; one that goes on keeps it."""
-        summary = f"{failure.message or 'Something went wrong.'} (`{turn.id}`)"
-        if failure.status == "interrupted" and not failure.asks:
-            self._interrupted[ctx.session_record.id] = turn, summary
-            while len(self._interrupted) > _MANY:
-                self._interrupted.popitem(last=False)
+        if turn.interrupted:
             return
+        summary = _summary(failure.message, turn)
         stopped = failure.code in _STOPPED
         conclusion: Conclusion = "cancelled" if stopped else "failure"
         title = "Stopped" if stopped else "The agent failed"
@@ -63,9 +55,10 @@ class Runs:
 
     async def _waiting(self, event: Event[SessionWaiting], ctx: EventContext) -> None:
         """Complete it for a turn that was interrupted, and does not go on."""
-        turn, summary = self._interrupted.pop(event.session_id, (None, ""))
+        turn = await self._turns.newest(ctx) if self._name is not None else None
         thread = await self._hub.thread(ctx) if turn is not None else None
-        if turn is not None and thread is not None:
+        if turn is not None and thread is not None and turn.interrupted:
+            summary = _summary(turn.interrupted, turn)
             await self._own(ctx, thread, turn, ended("Interrupted", summary, "cancelled"))
 
     async def _own(self, ctx: EventContext, thread: Thread, turn: Asked, state: State) -> None:
@@ -91,3 +84,7 @@ class Runs:
             ctx.log.warning("github.no_checks", why="only a GitHub App can make check runs")
         self._refused = True
         return False
+
+
+def _summary(message: str, turn: Asked) -> str:
+    return f"{message or 'Something went wrong.'} (`{turn.id}`)"

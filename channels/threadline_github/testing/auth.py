@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -162,7 +163,7 @@ class Doors:
         if app is None:
             raise not_found("Integration not found")
         try:
-            jwt.decode(value, _public(app), algorithms=["RS256"], options=_UNTIMED)
+            jwt.decode(value, _public(app.private_key), algorithms=["RS256"], options=_UNTIMED)
         except jwt.PyJWTError:
             raise unauthorised("A JSON web token could not be decoded") from None
         self._timely(claims)
@@ -221,10 +222,11 @@ def issue(
 _UNTIMED: Any = {"verify_exp": False, "verify_iat": False, "verify_nbf": False, "verify_aud": False}
 
 
-def _public(app: App) -> Any:
+@functools.cache
+def _public(private_key: str) -> Any:
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    return load_pem_private_key(app.private_key.encode(), None).public_key()
+    return load_pem_private_key(private_key.encode(), None).public_key()
 
 
 def _has(permissions: Mapping[str, str], needs: Iterable[str]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -74,14 +75,26 @@ def _file(path: str, before: str | None, after: str | None) -> str:
     mode = " 100644" if before is not None and after is not None else ""
     head.append(f"index {_blob(before)}..{_blob(after)}{mode}\n")
     body = difflib.unified_diff(
-        (before or "").splitlines(keepends=True),
-        (after or "").splitlines(keepends=True),
+        _lines(before or ""),
+        _lines(after or ""),
         "/dev/null" if before is None else f"a/{path}",
         "/dev/null" if after is None else f"b/{path}",
     )
     return "".join(head) + "".join(
         line if line.endswith("\n") else line + "\n" + _NO_NEWLINE for line in body
     )
+
+
+def _lines(text: str) -> list[str]:
+    """Cut a text as git does: nothing but a newline ends a line."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
+
+
+def _plain(name: str, quote: str) -> str:
+    """Undo git's escapes in a name that it has put into quotes."""
+    if not quote:
+        return name
+    return name.encode().decode("unicode_escape").encode("latin-1").decode("utf-8", "replace")
 
 
 def _blob(text: str | None) -> str:
@@ -92,11 +105,11 @@ def _blob(text: str | None) -> str:
 
 
 def _read(block: str) -> Patch:
-    lines = block.splitlines(keepends=True)
+    lines = _lines(block)
     starts = [number for number, line in enumerate(lines) if _HUNK.match(line)]
     header = lines[: starts[0]] if starts else lines
     patch = _named(header)
-    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+    for start, end in itertools.pairwise([*starts, len(lines)]):
         hunk = "".join(lines[start:end])
         index = len(patch.hunks)
         patch.hunks.append(hunk)
@@ -111,8 +124,8 @@ def _read(block: str) -> Patch:
 
 
 def _named(header: list[str]) -> Patch:
-    first = re.fullmatch(r"diff --git a/(.*) b/(.*)\n?", header[0])
-    old, new = first.groups() if first is not None else ("", "")
+    first = re.fullmatch(r'diff --git ("?)a/(.*)\1 ("?)b/(.*)\3\n?', header[0])
+    old, new = (_plain(first[2], first[1]), _plain(first[4], first[3])) if first else ("", "")
     status = "modified"
     for line in header:
         if line.startswith("new file"):
@@ -128,7 +141,7 @@ def _named(header: list[str]) -> Patch:
 
 def _numbered(hunk: str) -> Iterator[tuple[str, int | None, int | None]]:
     """Yield the lines of a hunk, each with its number in the old and in the new file."""
-    lines = hunk.splitlines(keepends=True)
+    lines = _lines(hunk)
     start = _HUNK.match(lines[0])
     assert start is not None
     left, right = int(start[1]), int(start[3])

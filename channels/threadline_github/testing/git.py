@@ -9,9 +9,9 @@ from pathlib import Path
 from threadline_github.testing.diffs import Files
 from threadline_github.testing.model import Account, Pull, Repository
 
-__all__ = ["begin", "change", "copy", "diff_of", "remove"]
+__all__ = ["ENVIRON", "begin", "change", "copy", "diff_of", "remove"]
 
-_ENV = {
+ENVIRON = {
     "GIT_CONFIG_GLOBAL": "/dev/null",
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_TERMINAL_PROMPT": "0",
@@ -76,7 +76,7 @@ def _git(folder: Path, *words: str, stdin: str = "") -> str:
     done = subprocess.run(
         ["git", *words],
         cwd=folder,
-        env={**os.environ, **_ENV},
+        env={**os.environ, **ENVIRON},
         input=stdin.encode(),
         capture_output=True,
         check=False,

@@ -35,6 +35,7 @@ from threadline_github.testing.faults import Faults
 from threadline_github.testing.people import Person
 from threadline_github.testing.pulse import Pulse
 from threadline_github.testing.reading import Reading
+from threadline_github.testing.smart import SmartHttp
 from threadline_github.testing.state import Options, State
 from threadline_github.testing.table import Desk
 from threadline_github.testing.webhooks import Webhooks
@@ -53,7 +54,8 @@ class FakeGitHub(Reading):
     ``patience`` is how many real seconds a test waits for anything. Other options are those of
     :class:`~threadline_github.testing.state.Options`, and may be changed in ``options`` at any
     time. ``fail``, ``limit``, ``drop``, ``delay``, ``hold`` and ``heal`` are those of
-    :class:`~threadline_github.testing.faults.Faults`; ``webhooks`` has the faults of webhooks.
+    :class:`~threadline_github.testing.faults.Faults`; ``webhooks`` has the faults of webhooks, and
+    ``git.calls`` what git asked for.
     """
 
     __test__ = False
@@ -81,6 +83,7 @@ class FakeGitHub(Reading):
         self._activity = Activity(self.state, self.publisher, wire)
         desk = Desk(self.state, wire, self._activity, self.publisher, self.webhooks)
         self.api = Api(desk, self.faults, self.pulse, path)
+        self.git = SmartHttp(self.state, self.pulse)
         self.fail, self.limit, self.drop = self.faults.fail, self.faults.limit, self.faults.drop
         self.delay, self.hold, self.heal = self.faults.delay, self.faults.hold, self.faults.heal
         self.seed()
@@ -104,7 +107,7 @@ class FakeGitHub(Reading):
         if self._runner is not None:
             raise RuntimeError("This FakeGitHub runs already.")
         application = web.Application(client_max_size=_BODY)
-        application.add_routes([web.route("*", "/{path:.*}", self.api.handle)])
+        application.add_routes([web.route("*", "/{path:.*}", self._handle)])
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
         self._listening = await listen(self._runner, self._port)
         self._port = self._runner.addresses[0][1]
@@ -122,6 +125,11 @@ class FakeGitHub(Reading):
         await self.webhooks.close()
         await end(self._runner, self._listening)
         self._runner = None
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        if self.git.wants(request.path):
+            return await self.git.handle(request)
+        return await self.api.handle(request)
 
     @property
     def url(self) -> str:

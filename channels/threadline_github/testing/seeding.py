@@ -226,7 +226,7 @@ class Seeding:
         return made
 
     def clone_url(self, repository: Repository) -> str:
-        """Return the address that git would clone it from, had it a real one behind it."""
+        """Return the address that git clones it from, if it has a real one behind it."""
         return f"{self.state.url}/{repository.full_name}.git"
 
     def fork(self, repository: Repository, owner: Account) -> Repository:
@@ -238,16 +238,21 @@ class Seeding:
             f"{owner.login}/{repository.name}", private=repository.private, fork_of=repository
         )
 
-    def back(self, repository: Repository | str | None, folder: Path) -> Repository:
+    def back(
+        self, repository: Repository | str | None, folder: Path, *, http: bool = False
+    ) -> Repository:
         """Have a real bare git repository in a folder: what is opened from now on is there.
 
         Its refs are ``refs/heads/<branch>`` and ``refs/pull/<n>/head``; diffs are those of git.
+        ``clone_url`` is a file's, or with ``http`` one at this GitHub, which asks for a token when
+        the repository is private.
         """
         where = self.found(repository)
         moment = int(self.state.now().timestamp())
         where.base_sha = git.begin(folder, where.default_branch, moment)
         where.branches = {where.default_branch: where.base_sha}
-        where.bare, where.clone_url = folder, folder.resolve().as_uri()
+        where.bare = folder
+        where.clone_url = self.clone_url(where) if http else folder.resolve().as_uri()
         return where
 
     def add_hook(

@@ -22,7 +22,14 @@ from typing import Any
 from threadline_github.workspace import disk
 from threadline_github.workspace.git import GitFailed
 from threadline_github.workspace.mirror import Mirror
-from threadline_github.workspace.tree import PRIVATE, Change, Entry, index_lines, is_instruction
+from threadline_github.workspace.tree import (
+    PRIVATE,
+    Change,
+    Entry,
+    index_lines,
+    is_instruction,
+    is_private,
+)
 
 __all__ = ["Plan", "State", "WorkingFolder"]
 
@@ -173,7 +180,7 @@ class WorkingFolder:
         return done.truncated or any(
             path.endswith(b"/") or is_instruction(path, plan.others)
             for path in left
-            if path.split(b"/", 1)[0] != PRIVATE
+            if not is_private(path)
         )
 
     def _over(self) -> dict[str, str]:

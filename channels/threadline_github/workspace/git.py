@@ -7,7 +7,6 @@ https://git-scm.com/docs/git-config#Documentation/git-config.txt-GITCONFIGCOUNT
 from __future__ import annotations
 
 import base64
-import functools
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -197,7 +196,7 @@ async def call(
             stdin=stdin,
             timeout=seconds,
             env=told,
-            limit=_LIMIT if most is None else most + 1,
+            limit=_LIMIT + (most or 0),
         )
     except TimeoutError:
         raise TimeoutError(f"git {_verb(words)} did not end within {seconds:g} seconds.") from None
@@ -208,6 +207,8 @@ async def call(
         raise GitFailed(f"git cannot be started: {error.strerror}.") from None
     if most is not None:
         done = _unpiped(done, most)
+    elif done.truncated:
+        raise GitFailed(f"git {_verb(words)} printed too much.", "large")
     if done.returncode not in allowed:
         raise _failed(words, done, secrets)
     return done
@@ -231,7 +232,6 @@ def header(url: str, token: str) -> tuple[str, str]:
     return f"http.{url}.extraHeader", f"Authorization: Basic {_basic(token)}"
 
 
-@functools.cache
 def _network() -> dict[str, str]:
     return {name: os.environ[name] for name in _NETWORK if name in os.environ}
 

@@ -28,7 +28,7 @@ __all__ = ["Mirror", "Source"]
 
 _MB = 1024 * 1024
 _LOOK_SECONDS = 0.5
-_URL = re.compile(r"(https?|git|file)://[^\s@\\\x00-\x1f]+")
+_URL = re.compile(r"((https?|git)://[^\s@/\\]+/[^\s\\]+|file:///[^\x00-\x1f\x7f]+)")
 _SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _DEFAULT = re.compile(r"ref: refs/heads/(\S+)\tHEAD")
 _CONFIG = b"[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n"

@@ -89,12 +89,18 @@ class Prompter:
         async with room.turn:
             ledger = await self._ledger(ctx, session, delivery, room)
             index = await session.next_index()
-            reading = room.serves(number, delivery, index, running=running)
+            # The messages of one turn are prepared in one pass of the event loop: let all come.
+            await asyncio.sleep(0)
+            reading = shared = room.serves(number, delivery, index, running=running)
             if reading is None:
                 room.seen, room.began, room.index = room.came, ctx.clock.now(), index
                 room.running = running
                 reading = await self._reader.read(ctx, thread, ledger.told, running=running)
-            return await self._told(ctx, delivery, thread, room, ledger, reading)
+            spoke_of = delivery.metadata.get("head")
+            if shared is not None and _name(delivery) is None:
+                # Of many pushes the newest counts, and whoever carries the reading says which.
+                spoke_of = None
+            return await self._told(ctx, delivery, thread, room, ledger, reading, spoke_of)
 
     async def _told(
         self,
@@ -104,16 +110,16 @@ class Prompter:
         room: _Room,
         ledger: Ledger,
         reading: Reading,
+        spoke_of: Any,
     ) -> Prepared:
         """Keep what this message tells, and return it."""
         ledger = ledger.asks(room.asked)
-        head = delivery.metadata.get("head")
         blocks, told = news(
             reading,
             ledger.told,
             asked=frozenset(ledger.asked),
             place=thread.repository.name,
-            spoke_of=head if isinstance(head, str) else None,
+            spoke_of=spoke_of if isinstance(spoke_of, str) else None,
         )
         if blocks and told is not None and told != ledger.told:
             ledger = ledger.telling(Telling(delivery.delivery_id, room.index, told))

@@ -105,7 +105,7 @@ def parse(listing: bytes) -> dict[bytes, Entry]:
 
 def is_private(path: bytes) -> bool:
     """Tell whether a path is, or is in, the host's own folder."""
-    return path.split(b"/", 1)[0] == PRIVATE
+    return _folded(path.split(b"/", 1)[0]) == PRIVATE
 
 
 def is_instruction(path: bytes, others: Collection[bytes] = ()) -> bool:

@@ -92,7 +92,7 @@ class Worktrees:
         the pull request when ``head`` is empty or can no longer be had. When it is not
         ``trusted``, what harnesses take for instructions is that of the merge base.
 
-        Raises GitFailed, and TimeoutError after so many seconds.
+        Raises GitFailed, TimeoutError after so many seconds, and what asking for the token raises.
         """
         folder = WorkingFolder(self.path(repository, number))
         async with self._locks[repository]:
@@ -137,9 +137,6 @@ class Worktrees:
     # Moving
 
     async def _opened(self, repository: int) -> Mirror:
-        if not self._checked:
-            await _check_version(self._seconds)
-            self._checked = True
         folder = self._folder / str(repository)
         if repository not in self._known:
             await disk.to_the_end(_end_orphans, folder)
@@ -157,6 +154,9 @@ class Worktrees:
         trusted: bool,
         anew: bool = False,
     ) -> Checkout:
+        if not self._checked:
+            await _check_version(self._seconds)
+            self._checked = True
         await mirror.fetch(source, number, anew=anew)
         commit = await _commit(mirror, source, number, head)
         base = await _base(mirror, source, number, commit)

@@ -16,7 +16,7 @@ from threadline.channel.auth import AuthRequest, admit
 from threadline.channel.channel import Route
 from threadline.channel.context import RouteContext
 from threadline.channel.runtime import ChannelRuntime
-from threadline.errors import Draining, InvalidRequest, ThreadlineError
+from threadline.errors import Draining, InvalidRequest, ThreadlineError, TooLarge
 from threadline.host.respond import error_response, parse_json, to_response, validate
 from threadline.principal import Principal
 from threadline.session.access import Action
@@ -113,8 +113,10 @@ class Endpoint:
                 return error_response(error)
 
     async def _body(self, request: web.Request) -> bytes:
-        most = self.route.max_body
-        if most is not None and most > request.client_max_size:
+        most = max(self.route.max_body or 0, request.client_max_size)
+        if request.content_length is not None and request.content_length > most:
+            raise TooLarge(f"The body has more than {most:,} bytes.")
+        if most > request.client_max_size:
             request = request.clone(client_max_size=most)
         return await _body(request)
 

@@ -472,6 +472,11 @@ class SessionCore:
             return owner.phase
         return "running" if owner.phase in ("settling", "held") else owner.state.status
 
+    def prepared(self, session_id: str) -> bool:
+        """Tell whether nothing is being fetched for what waits."""
+        owner = self._owners.get(session_id)
+        return owner is None or owner.prepared
+
     async def delete(self, session_id: str) -> bool:
         """Remove a session and everything of it."""
         return await self.store.delete(session_id)

@@ -759,6 +759,11 @@ class SessionOwner:
         done = self._resting is None or self._resting.done()
         return self.phase == "idle" and not self.pending and not self.log.flushing and done
 
+    @property
+    def prepared(self) -> bool:
+        """True when nothing is being fetched for what waits."""
+        return not self._prepares.unready(self.pending)
+
     def abort(self, reason: Literal["session_deleted", "store_failed"]) -> None:
         """End the turn and record nothing: this process may not write the session any more."""
         if self.log.closed:

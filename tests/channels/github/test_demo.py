@@ -153,6 +153,8 @@ class Upstream:
         self.got.append((request.method, request.raw_path, json.loads(body) if body else None))
         if path.endswith("/access_tokens"):
             return web.json_response({"token": TOKEN}, status=201)
+        if path.endswith("/annotations"):
+            return web.json_response({"total_count": 1, "check_annotations": [{"path": "a.py"}]})
         if path.endswith("/issues/1"):
             return web.json_response({"message": "Not Found"}, status=404)
         if path.endswith("/pulls"):
@@ -264,6 +266,9 @@ async def test_what_the_server_has_elsewhere(tmp_path: Path) -> None:
             assert answer.status == 200
         sent = {"body": "so", "in_reply_to_id": 7}
         assert front.upstream.got == [("POST", "/repos/acme/shop/pulls/1/comments", sent)]
+        assert (await front.get("/app/hook/config"))["url"] == front.gateway.hook
+        listed = await front.get("/repos/acme/shop/check-runs/1/annotations?per_page=100")
+        assert listed == [{"path": "a.py"}]
         path = f"/repos/acme/shop/compare/main...{front.head}"
         assert "+two" in await front.get(path, "application/vnd.github.diff")
         assert await front.get(path) == {"path": path}

@@ -100,6 +100,17 @@ def test_what_is_too_long_is_named() -> None:
     assert part.left_out == (f"{large.path} (+{large.added} -{large.removed}): too long",)
 
 
+def test_paths_are_as_they_are() -> None:
+    diff = DIFF.split("diff --git a/uv.lock")[0].replace("a/up.py", r'"a/caf\303\251 \"\t1\".py"')
+    (file,) = parse(diff.replace("b/up.py", r'"b/caf\303\251 \"\t1\".py"'))
+    assert (file.path, file.before) == ('café "\t1".py', 'café "\t1".py')
+    assert anchor([file], 'café "\t1".py', 3) == 3
+
+
+def test_reasons_are_by_path() -> None:
+    assert excerpt(parse(DIFF), 10_000).why == {"uv.lock": "generated", "logo.png": "binary"}
+
+
 def test_an_empty_diff_has_no_files_and_other_text_is_refused() -> None:
     assert parse("") == []
     with pytest.raises(ValueError, match="no unified diff"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from threadline.clock import SystemClock
-from threadline_github.setup import doctor, findings
+from threadline_github.setup import findings
 from threadline_github.setup.doctor import examine
 from threadline_github.setup.findings import Answer, Check
 from threadline_github.setup.manifest import Needs, events, permissions
@@ -152,7 +153,7 @@ async def test_a_clock_that_is_wrong(github: FakeGitHub) -> None:
 
 
 async def test_no_git(github: FakeGitHub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor.shutil, "which", lambda _: None)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
     assert problems(await examined(github)) == {"git"}
     assert "git" not in await examined(github, replace(NEEDS, worktree=False))
 

@@ -135,6 +135,12 @@ def test_only_files_of_the_checkout_are_read(lib: Any, tmp_path: Path, path: str
         ("Pull request #1 has new commits. Its head is now 12ab.", True, ""),
         ("Pull request #1 is ready for review. Its head is 12ab.", True, ""),
         ("ada asks you to review Pull request #1.", True, ""),
+        ("ada asks for another run of the check 'pr-reviewer' on 12ab.", True, ""),
+        (
+            "The check 'ci' on 12ab ended in failure.",
+            False,
+            "The check 'ci' on 12ab ended in failure.",
+        ),
         ("Pull request #1 was closed by ada.", False, "Pull request #1 was closed by ada."),
         ("@pr-reviewer review this again", True, ""),
         ("/review", True, ""),
@@ -214,7 +220,12 @@ class World:
         return sessions
 
     def checks(self, pull: Pull) -> list[tuple[str, str | None]]:
-        return [(check.name, check.conclusion) for check in self.github.checks(pull)]
+        """Return names and conclusions of the checks of the head."""
+        return [
+            (check.name, check.conclusion)
+            for check in self.github.checks(pull)
+            if check.head_sha == pull.head
+        ]
 
 
 @asynccontextmanager

@@ -175,7 +175,7 @@ async def test_what_the_channel_makes_of_it(github: FakeGitHub, hook: Listener) 
     await github.settled()
     [asked] = decide("pull_request_review", last(hook), ME, EVERY)
     assert isinstance(asked, Ask)
-    assert asked.context == ("It is a review of the pull request: changes requested.",)
+    assert "changes requested" in asked.context[0]
     dev.delete_fork(pull)
     dev.close(pull)
     await github.settled()
@@ -272,8 +272,6 @@ async def test_renamed_and_transferred(github: FakeGitHub, hook: Listener) -> No
     github.rename(repository, "gadget")
     await github.settled()
     assert decide("repository", last(hook), ME, RULES) == [Moved(900100, "octo-fixture/gadget")]
-    theirs = github.install("other-owner") if "other-owner" in github.state.accounts else None
-    assert theirs is None
     github.transfer(repository, "other-owner")  # where the app is not installed
     await github.settled()
     assert len(hook.got) == 1

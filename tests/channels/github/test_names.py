@@ -78,6 +78,8 @@ async def test_after_a_transfer_the_old_installation_has_no_say(kept: Any) -> No
     assert before.installation == 44
     thread = await names.thread_of(kept, place(1, "other/widget"), None)
     assert (thread.repository.installation, thread.repository.left) == (None, True)
+    thread = await names.thread_of(kept, place(1, "octo/widget"), 44)
+    assert (thread.repository.name, thread.repository.installation) == ("other/widget", None)
     thread = await names.thread_of(kept, place(1, "other/widget"), 55)
     assert (thread.repository.installation, thread.repository.left) == (55, False)
     assert thread.token == "pr:octo/widget#7"

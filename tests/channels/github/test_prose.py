@@ -26,6 +26,10 @@ BOT = "agent-fixture[bot]"
         "@agent-fixture.\nmore",
         "<b>@agent-fixture</b>",
         "you, @agent-fixture, and @dev-one",
+        "<blockquote>quoted</blockquote>\n\n@agent-fixture",
+        "<code>x</code> @agent-fixture",
+        "</code> @agent-fixture",
+        "see https://x.test/ @agent-fixture",
     ],
 )
 def test_a_mention_in_prose_counts(text: str) -> None:
@@ -54,6 +58,13 @@ def test_a_mention_in_prose_counts(text: str) -> None:
         '<a href="@agent-fixture">x</a>',
         "![@agent-fixture](x.png)",
         "agent-fixture without a sign",
+        "see https://x.test/?by=@agent-fixture",
+        "text <code>@agent-fixture</code> text",
+        "<CODE class='a'>\n@agent-fixture</CODE>",
+        "<blockquote>@agent-fixture</blockquote>",
+        "<blockquote>\n\n@agent-fixture asked\n\n- @agent-fixture\n\n</blockquote>",
+        "<blockquote><blockquote>a</blockquote>@agent-fixture</blockquote>",
+        "<pre>\n@agent-fixture\n</pre>",
     ],
 )
 def test_a_mention_elsewhere_is_none(text: str) -> None:
@@ -80,6 +91,12 @@ def test_the_gap_of_code_joins_nothing() -> None:
 )
 def test_commands(text: str, found: tuple[str, str] | None) -> None:
     assert command(text) == found
+
+
+def test_the_first_command_that_counts() -> None:
+    assert command("/other x\n/review y", {"review"}) == ("review", "y")
+    assert command("/other x", {"review"}) is None
+    assert command("<pre>\n/review\n</pre>", {"review"}) is None
 
 
 @given(st.text(max_size=400))

@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from aiohttp import web
@@ -206,7 +206,7 @@ async def test_somebody_comments(github: FakeGitHub) -> None:
     [("other", "write", "COLLABORATOR"), ("stranger", "read", "NONE")],
 )
 async def test_somebody_else_does_it(
-    github: FakeGitHub, login: str, permission: str, association: str
+    github: FakeGitHub, login: str, permission: Literal["write", "read"], association: str
 ) -> None:
     pull = github.user(DEFAULTS["person"]).open_pull()
     github.permit(DEFAULTS[login], permission)

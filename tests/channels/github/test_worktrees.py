@@ -115,6 +115,8 @@ async def test_a_pull_request_from_its_opening_to_its_end(trees: Worktrees, orig
     assert not path.exists()
     assert trees.current(REPOSITORY, 7) is None
     assert [child.name for child in path.parent.iterdir()] == ["mirror.git"]
+    refs = system_git("for-each-ref", "--format=%(refname)", cwd=mirror(trees))
+    assert refs == "refs/heads/main"
 
     again = await move(trees, origin)
     assert (again.head, again.moved, status(path)) == (second, True, "")

@@ -63,12 +63,14 @@ async def served(
     *,
     tools: Sequence[Any] = (),
     declare: Callable[[GitHubChannel], object] = lambda _: None,
+    arrange: Callable[[FakeGitHub], object] = lambda _: None,
     personal: bool = False,
     **options: Any,
 ) -> AsyncIterator[World]:
-    """Serve an agent at GitHub, as an App, or with a ``personal`` token.
+    """Serve an agent at GitHub, as an App, or with the ``personal`` token of dev-two.
 
-    ``declare`` is given each process's channel before it is served. Code is not checked out unless
+    ``declare`` is given each process's channel before it is served, ``arrange`` the GitHub before
+    the host starts. Code is not checked out unless
     a test says ``worktree=True``.
     """
     clock = at()
@@ -78,7 +80,7 @@ async def served(
         app = github.app
         config = Config(
             SECRET,
-            token=app.personal_token if personal else None,
+            token=github.personal_token("dev-two") if personal else None,
             app_id=None if personal else str(app.id),
             private_key=None if personal else app.private_key,
             api_url=github.api_url,
@@ -95,6 +97,7 @@ async def served(
                 channels={"github": channel},
             )
 
+        arrange(github)
         async with TestHost(agent, clock=clock, channel_id="github") as host:
             app.webhook_url = host.url + HOOK
             yield World(github, host, harness, clock)

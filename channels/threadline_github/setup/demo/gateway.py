@@ -74,6 +74,7 @@ class Gateway:
                 web.get("/{owner}/{repo}.git/info/refs", self._git),
                 web.post("/{owner}/{repo}.git/git-upload-pack", self._git),
                 web.post("/app/installations/{id}/access_tokens", self._grant),
+                web.get("/app/hook/config", self._hook_config),
                 web.get(_REPO + "/pulls", self._pulls),
                 web.get(pull, self._pull),
                 web.get(pull + "/files", self._files),
@@ -82,6 +83,7 @@ class Gateway:
                 web.post(pull + "/reviews", self._review),
                 web.post(pull + "/comments/{comment:\\d+}/replies", self._reply),
                 web.get(_REPO + "/compare/{base}...{head}", self._compare),
+                web.get(_REPO + "/check-runs/{check:\\d+}/annotations", self._annotations),
                 web.get(_REPO + "/issues/{number:\\d+}", self._issue_of),
                 web.post("/_hook", self._webhook),
                 web.route("*", "/{path:.*}", self._pass),
@@ -135,6 +137,16 @@ class Gateway:
         if status == HTTPStatus.CREATED:
             self._tokens.add(json.loads(body)["token"])
         return web.Response(status=status, headers=headers, body=body)
+
+    async def _hook_config(self, request: web.Request) -> web.Response:
+        """Say where the App's webhooks go, to whoever is the App."""
+        from aiohttp import web
+
+        status, headers, body = await self._ask(request, path="/app")
+        if status != HTTPStatus.OK:
+            return web.Response(status=status, headers=headers, body=body)
+        hook = {"content_type": "json", "insecure_ssl": "0", "secret": "********"}
+        return web.json_response(hook | {"url": self.hook})
 
     # Pull requests
 
@@ -221,6 +233,15 @@ class Gateway:
             return web.Response(status=status, headers=headers, body=body)
         diff = await self._origin.diff(request.match_info["base"], request.match_info["head"])
         return web.Response(text=diff, content_type=_DIFF[0])
+
+    async def _annotations(self, request: web.Request) -> web.Response:
+        """Return a check's annotations as the list that they are at GitHub."""
+        from aiohttp import web
+
+        status, headers, body = await self._ask(request)
+        if status != HTTPStatus.OK:
+            return web.Response(status=status, headers=headers, body=body)
+        return web.json_response(json.loads(body)["check_annotations"], headers=_rates(headers))
 
     async def _comments(self, request: web.Request) -> web.Response:
         from aiohttp import web

@@ -103,7 +103,9 @@ def get_account(ask: Ask) -> Reply:
 
 @endpoint("GET /rate_limit", who="anybody")
 def get_limits(ask: Ask) -> Reply:
-    core = {"limit": ask.state.options.hourly, "remaining": ask.state.options.hourly}
+    hourly = ask.state.options.hourly
+    reset = int(ask.state.now().timestamp()) // 3600 * 3600 + 3600
+    core = {"limit": hourly, "remaining": hourly, "used": 0, "reset": reset}
     return Reply({"resources": {"core": core}, "rate": core})
 
 

@@ -42,6 +42,7 @@ async def coalesce(stage: Stage) -> None:
     first = await stage.tell(conversation)
     await _at(stage, "call")
     steered = await stage.tell(conversation)
+    await stage.host.until(lambda: stage.host.agent().core.prepared(steered.session_id))
     stage.harness.release("call")
     await _at(stage, "answer")
     late = await stage.tell(conversation)

@@ -36,7 +36,8 @@ _DATA = re.compile(r"<(\w+)(?: [^>\n]*)?>\n.*?\n</\1>", re.DOTALL)
 _CONTEXT = ("[", "What stands between the tags")
 _CODE = re.compile(
     r"^Pull request #\d+ (?:was (?:re)?opened|is ready for review|has new commits)\b"
-    r"|^\S+ asks you to review Pull request #\d+\b",
+    r"|^\S+ asks you to review Pull request #\d+\b"
+    r"|^\S+ (?:asks for another run of|presses '.+' on) the check ",
     re.MULTILINE,
 )
 _AGAIN = re.compile(
