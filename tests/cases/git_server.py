@@ -36,12 +36,12 @@ class GitServer:
     """Serves bare repositories by ``owner/name``.
 
     ``admits`` tells whether a token is good for a repository now. Each first request of a fetch
-    takes ``seconds`` of the clock.
+    takes ``seconds`` of the clock; ``waiting`` is how many do so now.
     """
 
     def __init__(self, clock: Clock, admits: Callable[[str], bool]) -> None:
         self.seconds = 0.0
-        self.under_way = 0
+        self.waiting = 0
         self.fetches: list[Fetch] = []
         self._clock = clock
         self._admits = admits
@@ -82,13 +82,13 @@ class GitServer:
         self.fetches.append(fetch)
         if bare is None or status != 200:
             return web.Response(status=status, headers={"WWW-Authenticate": 'Basic realm="GitHub"'})
-        self.under_way += 1
-        try:
-            if self.seconds and request.method == "GET":
+        if self.seconds and request.method == "GET":
+            self.waiting += 1
+            try:
                 await self._clock.sleep(self.seconds)
-            said = await _backend(bare, path, request, body)
-        finally:
-            self.under_way -= 1
+            finally:
+                self.waiting -= 1
+        said = await _backend(bare, path, request, body)
         head, _, content = said.partition(b"\r\n\r\n")
         lines = head.decode("latin-1").split("\r\n")
         headers = dict(re.split(r":\s*", line, maxsplit=1) for line in lines if ":" in line)

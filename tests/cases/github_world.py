@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import errno
 import json
@@ -41,7 +42,17 @@ from threadline_github.testing import (
     ReviewComment,
 )
 
-__all__ = ["BOT", "COMMENTS", "HOOK", "PR", "REPOSITORY", "SECRET", "GitHubWorld", "changed"]
+__all__ = [
+    "BOT",
+    "COMMENTS",
+    "HEAD",
+    "HOOK",
+    "PR",
+    "REPOSITORY",
+    "SECRET",
+    "GitHubWorld",
+    "changed",
+]
 
 HOOK = "/v1/channels/github"
 REPOSITORY, BOT = DEFAULTS["repository"], DEFAULTS["bot"]
@@ -49,6 +60,7 @@ SECRET = DEFAULTS["webhook_secret"]
 PR = f"pr:{REPOSITORY}#7"
 HEAD = "a" * 40
 FILES = {"up.py": ("a\nc\n", "a\nb\nc\n")}
+GIT_SECONDS = 5.0
 COMMENTS = "/repos/*/issues/7/comments"
 _SIGNATURE = "X-Hub-Signature-256"
 _HIDDEN = re.compile(r"<!--.*?-->", re.DOTALL)
@@ -85,7 +97,8 @@ class GitHubWorld(ServedWorld):
 
     With ``code`` there is a real git repository, served over HTTP, and the channel checks it out:
     then ``shas`` says which real commit stands for one of a case. ``fork``: the code of the pull
-    request is of a fork. ``deployed`` is what the tool that writes has written.
+    request is of a fork. ``newest`` is when something was said of a pull request last; what is
+    older changes it no more. ``deployed`` is what the tool that writes has written.
     """
 
     kind: ClassVar[str] = "github"
@@ -99,12 +112,12 @@ class GitHubWorld(ServedWorld):
         self.bare = root.parent / f"{root.name}.origin.git"
         self.code, self.fork = code, fork
         self.files: dict[str, tuple[str | None, str | None]] = dict(FILES)
-        self.body = "Adds one retry."
+        self.body, self.head = "Adds one retry.", HEAD
         self.shas: dict[str, str] = {}
         self.deployed: list[str] = []
         self.options["worktree"] = code
         self.agent["tools"] = [*self._tools(), review_pull_request]
-        self._newest: dict[int, str] = {}
+        self.newest: dict[int, str] = {}
 
     # Life
 
@@ -124,7 +137,7 @@ class GitHubWorld(ServedWorld):
             number=7,
             body=self.body,
             files=self.files,
-            head=None if self.code else HEAD,
+            head=None if self.code else self.head,
             fork=self.fork,
             tell=False,
         )
@@ -180,8 +193,17 @@ class GitHubWorld(ServedWorld):
         return alive and token.installation.covers(self.github.repository())
 
     async def _step(self, seconds: float) -> None:
-        """Let git have real time, too."""
-        await super()._step(min(seconds, STEP) if self.git.under_way else seconds)
+        """Move the time on when git on this machine, which has real time only, is done."""
+        if self.code and self._checks_out():
+            with contextlib.suppress(AssertionError):
+                await self.host.until(lambda: not self._checks_out(), seconds=GIT_SECONDS)
+        await super()._step(min(seconds, STEP) if self.git.waiting else seconds)
+
+    def _checks_out(self) -> bool:
+        """Tell whether code may be checked out now, unless that waits for the time to pass."""
+        if self._given is None or not self._given.running or self.git.waiting:
+            return False
+        return any(session.status == "queued" for session in self.sessions())
 
     @asynccontextmanager
     async def quietly(self) -> AsyncIterator[None]:
@@ -284,9 +306,9 @@ class GitHubWorld(ServedWorld):
     def _planted_pull(self, found: Mapping[str, Any]) -> None:
         """Let a pull request be so, unless something newer is known."""
         number, stamp = found["number"], found["updated_at"]
-        if stamp < self._newest.get(number, ""):
+        if stamp < self.newest.get(number, ""):
             return
-        self._newest[number] = stamp
+        self.newest[number] = stamp
         head = found["head"]["sha"]
         self.pull.diffs.setdefault(head, self.pull.diff)
         self.pull.head, self.pull.state = head, found["state"]

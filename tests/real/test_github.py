@@ -1,8 +1,8 @@
 """A real GitHub server on this machine, real git, and a host of its own process.
 
-``make test-real`` installs the server. It has no git, no event for a push to a pull request, no
-deliveries API and no limits: the first two come from the demo's gateway, and what needs the others
-is proved against FakeGitHub.
+``make test-real`` installs the server. It has no git, no event for a push to a pull request and no
+list of deliveries: these come from the demo's gateway. It has no limits, expiry and forks either:
+what needs these is proved against FakeGitHub.
 """
 
 from __future__ import annotations
@@ -272,17 +272,28 @@ async def test_the_same_thing_by_another_hook_counts_once(world: World) -> None:
     assert len(await world.comments(number)) == 2
 
 
-async def test_what_was_missed_is_replayed(world: World) -> None:
-    """The server sends nothing again; the host was away when the pull request was opened."""
-    await world.host.kill()
+async def test_what_was_missed_is_made_up_for(world: World) -> None:
     number = await world.open_pull()
+    await world.answered(number, "Not ready to merge")
+    await world.rested()
+    await world.host.kill()
+    await world.github.comment(number, "@pr-reviewer why is a bare except a problem?")
     await world.host.start()
     await world.host.ready()
-    assert await world.comments(number) == []
-    where = ("replay", f"{REPOSITORY}#{number}", "examples/pr-reviewer", "--url", world.host.url)
-    found = await world.cli(*where)
-    assert found["status"] == 202, found
+    await world.answered(number, "KeyboardInterrupt", count=2)
+    (session,) = await world.rested()
+    assert session["channel"] == "github"
+
+
+async def test_a_delivery_made_by_hand(world: World) -> None:
+    """It is another delivery of what was answered, so that only the second starts something."""
+    number = await world.open_pull()
     await world.answered(number, "Not ready to merge")
+    await world.rested()
+    where = (f"{REPOSITORY}#{number}", "examples/pr-reviewer", "--url", world.host.url)
+    found = await world.cli("replay", *where, "--comment", "@pr-reviewer what did you find?")
+    assert found["status"] == 202, found
+    await world.answered(number, "shop/coupons.py:16", count=2)
 
 
 async def test_the_doctor_knows_this_server(world: World) -> None:

@@ -88,7 +88,7 @@ class CheckRun(Place):
             {
                 "name": self._name,
                 "head_sha": await self._commit(),
-                "external_id": post.id,
+                "external_id": self._identity(post),
                 "status": "in_progress",
                 "output": {"title": _BEGUN.title, "summary": _BEGUN.summary},
             },
@@ -108,7 +108,7 @@ class CheckRun(Place):
             answer = await self.call("GET", f"/commits/{sha}/check-runs?{query}")
             runs = answer.get("check_runs") or []
             for run in runs:
-                if run.get("external_id") == post.id:
+                if run.get("external_id") == self._identity(post):
                     ref = f"check-runs/{run['id']}"
                     await self.edit(ref, post)
                     return ref
@@ -146,6 +146,10 @@ class CheckRun(Place):
             f"/{ref}",
             {"status": "completed", "conclusion": state.conclusion, "output": {**output, **last}},
         )
+
+    def _identity(self, post: Post) -> str:
+        """Return what the check run is known by: GitHub names no pull request of a fork."""
+        return f"{self.number}:{post.id}"
 
     async def _commit(self) -> str:
         if self._sha is None:

@@ -72,11 +72,17 @@ _MEANT = {"APPROVE": "an approval", "REQUEST_CHANGES": "a request for changes"}
 
 
 def draft(
-    review: Review, commit: str, *, own: bool, files: Sequence[FileDiff] | None = None
+    review: Review,
+    commit: str,
+    *,
+    own: bool = False,
+    fork: bool = False,
+    files: Sequence[FileDiff] | None = None,
 ) -> Draft:
     """Return a review with its findings on lines of the diff; without one they stay as they are.
 
-    ``own``: the pull request is the bot's, who can then only comment.
+    ``own``: the pull request is the bot's, who can then only comment. ``fork``: its code is from
+    elsewhere, and may have talked the model into an approval, so it gets none.
     """
     comments, elsewhere = [], []
     for finding in review.comments:
@@ -88,6 +94,8 @@ def draft(
     made = Draft(commit, review.event, review.body, (), tuple(comments), tuple(elsewhere))
     if own and review.event != "COMMENT":
         return made.commented(_own_note(review.event))
+    if fork and review.event == "APPROVE":
+        return made.commented("No approval: the code of this pull request is from a fork.")
     return made
 
 

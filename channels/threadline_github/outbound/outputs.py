@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from threadline import ActionResult, Channel, Event, EventContext
+from threadline_github.client import GitHubRefused
 from threadline_github.hub import Hub
 from threadline_github.inbound.names import Thread
 from threadline_github.outbound.conversation import Conversation
@@ -20,6 +21,7 @@ from threadline_github.outbound.turns import Turns
 
 __all__ = ["Outputs"]
 
+_REFUSED = GitHubRefused.__name__
 _PREFIX = '{"type":"github_'
 
 
@@ -50,16 +52,18 @@ class Outputs:
     async def _review(
         self, event: Event[ActionResult], ctx: EventContext, thread: Thread, review: Review
     ) -> None:
-        """Submit a review; an issue has none, so there it is a comment."""
-        turn = await self._turns.of(ctx)
-        key, said = f"review/{event.data.call_id}", review.model_dump_json()
+        """Submit a review; where there can be none, as in an issue, it is a comment."""
+        key, refused = f"review/{event.data.call_id}", ""
         if thread.is_pull:
-            sha = await head_of(ctx, event.session_id, turn)
+            sha = await head_of(ctx, event.session_id, await self._turns.of(ctx))
             target = Reviews(self._hub, ctx, thread, event.at, review, sha)
-            await ctx.post(target, said, key=key)
-        else:
-            body = draft(review, "", own=False, files=()).body
-            await ctx.post(Conversation(self._hub, ctx, thread, event.at), body, key=key)
+            posted = await ctx.post(target, review.model_dump_json(), key=key)
+            if posted.ref is not None or not (posted.failure or "").startswith(_REFUSED):
+                return
+            refused = f"_GitHub does not take this as a review. {posted.failure}_\n\n"
+        body = refused + draft(review, "", files=()).body
+        comments = Conversation(self._hub, ctx, thread, event.at)
+        await ctx.post(comments, body, key=f"{key}/comment")
 
     async def _label(
         self, event: Event[ActionResult], ctx: EventContext, thread: Thread, labels: Labels

@@ -129,11 +129,11 @@ class Replies:
             await self._runs.complete(ctx, thread, turn)
 
     async def _failed(self, event: Event[TurnFailed], ctx: EventContext) -> None:
-        """Say why there is no answer, if there is none."""
+        """Say why there is no answer, unless there is one, or the turn is taken up again."""
         thread, turn = await self._hub.thread(ctx), await self._turns.of(ctx)
-        if not turn.answered:
-            goes_on = _goes_on(event.data)
-            await self._answer(ctx, _why(event.data, event.turn_id), points=not goes_on)
+        if turn.ended and not turn.answered:
+            why = _why(event.data, event.turn_id)
+            await self._answer(ctx, why, points=not _goes_on(event.data))
         if thread is not None:
             await self._runs.fail(ctx, thread, turn, event.data)
 

@@ -13,6 +13,7 @@ from typing import Any
 from threadline import Context, Post
 from threadline_github.client import DIFF, GitHubRefused
 from threadline_github.hub import Hub
+from threadline_github.inbound.decide import is_fork
 from threadline_github.inbound.names import Thread
 from threadline_github.outbound.conversation import Conversation
 from threadline_github.outbound.drafts import Draft, draft
@@ -51,7 +52,8 @@ class Reviews(Place):
         commit = self._commit or _head(pull)
         files = await self._files(pull, commit) if self._review.comments else ()
         own = self.hub.me.wrote(pull.get("user") or {})
-        made: Draft | None = draft(self._review, commit, own=own, files=files)
+        fork = is_fork(pull)
+        made: Draft | None = draft(self._review, commit, own=own, fork=fork, files=files)
         said = made
         while made is not None:
             try:

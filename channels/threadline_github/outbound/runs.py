@@ -36,16 +36,14 @@ class Runs:
 
     async def complete(self, ctx: EventContext, thread: Thread, turn: Asked) -> None:
         """Complete it at the end of a turn that reported nothing."""
-        state = ended(
-            "No result", "The agent ended its turn without reporting a result.", "neutral"
-        )
-        await self._own(ctx, thread, turn, state)
+        summary = "The agent ended its turn without reporting a result."
+        await self._own(ctx, thread, turn, ended("No result", summary, "neutral"))
 
     async def fail(
         self, ctx: EventContext, thread: Thread, turn: Asked, failure: TurnFailed
     ) -> None:
         """Complete it for a turn that ended early; one that goes on keeps it."""
-        if turn.interrupted:
+        if failure.status == "interrupted" and not failure.asks:
             return
         summary = _summary(failure.message, turn)
         stopped = failure.code in _STOPPED

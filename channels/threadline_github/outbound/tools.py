@@ -31,7 +31,8 @@ async def review_pull_request(
     """Submit a review of the pull request of this conversation, with comments on its lines.
 
     Call it once, when all findings are known. What you say here need not be said again in the
-    answer. An approval is a comment instead if the pull request has new commits meanwhile.
+    answer. An approval is a comment instead if there are new commits meanwhile, or the code is from
+    a fork.
 
     Args:
         body: What the review says as a whole, in Markdown.

@@ -1,6 +1,7 @@
-"""What is wrong with a bot's set-up: the questions; see ``findings`` for what answers mean.
+"""What is wrong with a bot's set-up: the questions.
 
-Nothing is changed at GitHub: an App's token of an installation is made, and forgotten.
+``findings`` and ``hooks`` say what answers mean. Nothing is changed at GitHub: an App's token of an
+installation is made, and forgotten.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from threadline.errors import ProjectError
 from threadline_github.config import API_URL, Config
-from threadline_github.setup import findings
+from threadline_github.setup import findings, hooks
 from threadline_github.setup.findings import SECONDS, Answer, Check
 from threadline_github.setup.manifest import Needs, site
 from threadline_github.setup.signing import signed
@@ -149,10 +150,10 @@ class _Examination:
     async def _app_hook(self, jwt: str, settings: str) -> list[Check]:
         answer = await self._ask("/app/hook/config", jwt)
         if isinstance(answer, Answer) and answer.status == 404:
-            return findings.app_hook_check({}, self._needs, settings)
+            return hooks.app_hook_check({}, self._needs, settings)
         if not isinstance(answer, Answer) or not answer.ok:
             return [findings.refused("webhook", "Its settings are not told", answer, _AGAIN)]
-        return findings.app_hook_check(answer.object, self._needs, settings)
+        return hooks.app_hook_check(answer.object, self._needs, settings)
 
     async def _installations(self, jwt: str, app_url: str) -> list[Check]:
         answer = await self._ask(f"/app/installations?per_page={_MANY}", jwt)
@@ -223,8 +224,8 @@ class _Examination:
             return [*found, Check("webhook", "note", said, _HOOKS)]
         if not isinstance(answer, Answer) or not answer.ok:
             return [*found, findings.refused("webhook", "They are not told", answer, _AGAIN)]
-        hook = findings.hook_of(answer.items, self._needs.path)
-        found += findings.repository_hook_checks(name, hook, self._needs, self._site)
+        hook = hooks.hook_of(answer.items, self._needs.path)
+        found += hooks.repository_hook_checks(name, hook, self._needs, self._site)
         if hook is None:
             return found
         path = f"/repos/{name}/hooks/{hook.get('id')}/deliveries"
@@ -239,7 +240,7 @@ class _Examination:
             return [Check("deliveries", "note", said, "The webhook's settings show them.")]
         if not isinstance(answer, Answer) or not answer.ok:
             return [findings.refused("deliveries", "They are not told", answer, _AGAIN)]
-        return [findings.deliveries_check(answer.items, where)]
+        return [hooks.deliveries_check(answer.items, where)]
 
     async def _rate(self, token: str) -> list[Check]:
         answer = await self._ask("/rate_limit", token)
@@ -264,8 +265,8 @@ class _Examination:
                     url, content=body, headers=headers, follow_redirects=False, timeout=None
                 )
         except Exception as error:
-            return findings.unreachable(url, error)
-        return findings.address_check(url, answer.status_code, self._clock.monotonic() - began)
+            return hooks.unreachable(url, error)
+        return hooks.address_check(url, answer.status_code, self._clock.monotonic() - began)
 
     async def _ask(self, path: str, token: str, *, method: str = "GET") -> Answer | Exception:
         """Return what GitHub answers, or why it does not."""

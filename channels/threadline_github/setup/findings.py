@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
-from threadline_github.inbound.sweep import leads_to
 from threadline_github.setup.manifest import Needs, events, permissions
 
 __all__ = [
@@ -19,24 +16,20 @@ __all__ = [
     "SECONDS",
     "Answer",
     "Check",
-    "address_check",
     "app_check",
-    "app_hook_check",
     "app_refused",
     "clock_check",
-    "deliveries_check",
     "events_check",
     "git_check",
-    "hook_of",
     "installation_checks",
+    "listed",
     "permissions_check",
     "rate_check",
     "refused",
-    "repository_hook_checks",
     "scopes_check",
     "token_check",
     "token_refused",
-    "unreachable",
+    "why",
 ]
 
 SECONDS = 10.0
@@ -48,22 +41,7 @@ _GIT = (2, 31)  # the first to take its configuration from the environment
 _SOON = timedelta(days=7)
 _FEW = 0.1
 NETWORK = "Check the network, a proxy, and what GITHUB_API_URL says."
-_WHERE = (
-    "The address is the agent's as `threadline serve` prints it, with the agent's name in its path "
-    "if the host has several."
-)
-_SECRET = "Use the same secret here and there. If it is the same: does a proxy change the body?"
 _ACCEPT = "Whoever installed the App accepts its new permissions there: {}"
-_FAILURES = {
-    401: _SECRET,
-    403: "Something in front of the host refuses GitHub.",
-    404: _WHERE,
-    405: _WHERE,
-    502: "Was the host running? It asks for what it missed when it starts.",
-    503: "Was the host running, and had its disk room? It asks for what it missed by itself.",
-    504: "Was the host running? It asks for what it missed when it starts.",
-}
-_UNSENT = "Is the host running, and the address public? GitHub calls from the internet."
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +172,7 @@ def events_check(held: Collection[str], needs: Needs, settings: str, name: str =
     wanted = set(events(needs))
     missing = set() if "*" in held else wanted - set(held)
     if missing:
-        return Check(name, "problem", f"Not sent: {_listed(missing)}.", f"Tick them at {settings}.")
+        return Check(name, "problem", f"Not sent: {listed(missing)}.", f"Tick them at {settings}.")
     return Check(name, "ok", f"All {len(wanted)} that are needed are sent.")
 
 
@@ -221,7 +199,7 @@ def _installation(one: Mapping[str, Any], needs: Needs) -> Check:
         return Check("installation", "problem", said, _ACCEPT.format(where))
     sent = one.get("events")
     if isinstance(sent, list) and (lost := set(events(needs)) - set(map(str, sent))):
-        said = f"Of the installation of {who} these events are not sent: {_listed(lost)}."
+        said = f"Of the installation of {who} these events are not sent: {listed(lost)}."
         return Check("installation", "problem", said, _ACCEPT.format(where))
     some = "some" if one.get("repository_selection") == "selected" else "all"
     return Check("installation", "ok", f"{who} has installed it, in {some} repositories.")
@@ -238,9 +216,9 @@ def scopes_check(held: str | None, needs: Needs) -> list[Check]:
         found.append(Check("scopes", "note", said, fix))
     elif "repo" not in scopes and "public_repo" not in scopes:
         fix = "Make a token with the scope repo, or public_repo for public repositories alone."
-        found.append(Check("scopes", "problem", f"The token has {_listed(scopes)}, no repo.", fix))
+        found.append(Check("scopes", "problem", f"The token has {listed(scopes)}, no repo.", fix))
     else:
-        found.append(Check("scopes", "ok", f"The token has {_listed(scopes)}."))
+        found.append(Check("scopes", "ok", f"The token has {listed(scopes)}."))
     if needs.checks:
         said = "GitHub lets no token make check runs; only an App may."
         fix = "Use a GitHub App (`threadline github manifest`), or leave check= out."
@@ -255,129 +233,6 @@ def _missing(held: Mapping[str, Any], wanted: Mapping[str, str]) -> dict[str, st
         for name, level in wanted.items()
         if held.get(name) not in _LEVELS[_LEVELS.index(level) :]
     }
-
-
-# Where events come to
-
-
-def app_hook_check(config: Mapping[str, Any], needs: Needs, settings: str) -> list[Check]:
-    """Return what is wrong with an App's webhook, by ``GET /app/hook/config``."""
-    url = str(config.get("url") or "")
-    if not url:
-        fix = f"Make it active, with the agent's address, at {settings}."
-        return [Check("webhook", "problem", "The App has no webhook.", fix)]
-    return [_hook(url, config, needs, settings)]
-
-
-def hook_of(hooks: Sequence[Mapping[str, Any]], path: str) -> Mapping[str, Any] | None:
-    """Return the webhook of a repository that leads to an agent, an active one if there is."""
-    ours = [hook for hook in hooks if leads_to(hook, path)]
-    return next((hook for hook in ours if hook.get("active")), ours[0] if ours else None)
-
-
-def repository_hook_checks(
-    name: str, hook: Mapping[str, Any] | None, needs: Needs, site: str
-) -> list[Check]:
-    """Return what is wrong with a repository's webhook."""
-    settings = f"{site}/{name}/settings/hooks"
-    if hook is None:
-        said = f"No webhook of {name} leads to the agent."
-        fix = (
-            f"Add one at {settings}: the agent's address with {needs.path}, application/json, the "
-            f"secret, and the events {_listed(events(needs))}."
-        )
-        return [Check("webhook", "problem", said, fix)]
-    settings = f"{settings}/{hook.get('id')}"
-    if not hook.get("active"):
-        said = f"The webhook of {name} is not active."
-        return [Check("webhook", "problem", said, f"Make it active at {settings}.")]
-    sent = hook.get("events")
-    held = [str(event) for event in sent] if isinstance(sent, list) else []
-    config = hook.get("config")
-    checked = _hook(_url(hook), config if isinstance(config, dict) else {}, needs, settings)
-    return [checked, events_check(held, needs, settings)]
-
-
-def _url(hook: Mapping[str, Any]) -> str:
-    config = hook.get("config")
-    return str(config.get("url") or "") if isinstance(config, dict) else ""
-
-
-def _hook(url: str, config: Mapping[str, Any], needs: Needs, settings: str) -> Check:
-    if not config.get("secret"):
-        said = f"The webhook to {url} has no secret, so nothing that it sends can be trusted."
-        return Check("webhook", "problem", said, f"Set the secret at {settings}.")
-    if not urlsplit(url).path.rstrip("/").endswith(needs.path):
-        said = f"The webhook leads to {url}, which does not end in {needs.path}."
-        fix = f"Unless a proxy changes the path, set the agent's address with it at {settings}."
-        return Check("webhook", "problem", said, fix)
-    if config.get("content_type") not in ("json", "form"):
-        said = f"The webhook sends the content type {config.get('content_type')!r}."
-        return Check("webhook", "problem", said, f"Choose application/json at {settings}.")
-    if str(config.get("insecure_ssl", "0")) != "0":
-        said = f"The webhook to {url} does not verify the host's certificate."
-        return Check("webhook", "note", said, f"Enable SSL verification at {settings}.")
-    return Check("webhook", "ok", f"Events come to {url}, signed.")
-
-
-def address_check(url: str, status: int, seconds: float) -> Check:
-    """Return what an address answered to a signed ``ping``."""
-
-    def problem(said: str, fix: str) -> Check:
-        return Check("address", "problem", f"{url} {said}", fix)
-
-    if status == 401:
-        return problem("refuses what is signed with this webhook secret.", _SECRET)
-    if status in (404, 405):
-        return problem(f"is no route of the host ({status}).", _WHERE)
-    if 300 <= status < 400:
-        return problem(f"redirects ({status}); GitHub does not follow.", "Name the last address.")
-    if not 200 <= status < 300:
-        return problem(f"answers {status}.", "Look at the host's log.")
-    if seconds > SECONDS:
-        return problem(
-            f"takes {seconds:.0f} seconds; GitHub waits {SECONDS:.0f}.", "Look at what is between."
-        )
-    return Check("address", "ok", f"{url} answers, and checks signatures.")
-
-
-def unreachable(url: str, error: Exception) -> Check:
-    """Return that an address of the host does not answer."""
-    return Check("address", "problem", f"{url} cannot be reached: {_why(error)}.", _UNSENT)
-
-
-def deliveries_check(deliveries: Sequence[Mapping[str, Any]], where: str = "") -> Check:
-    """Return how the newest deliveries went, newest first; the last attempt at each counts."""
-    newest: dict[str, Mapping[str, Any]] = {}
-    for one in deliveries:
-        newest.setdefault(str(one.get("guid")), one)
-    of = f" of {where}" if where else ""
-    if not newest:
-        fix = "Open a pull request, or redeliver the ping in the webhook's settings."
-        return Check("deliveries", "note", f"No deliveries{of} in the last days.", fix)
-    failed = [one for one in newest.values() if not _taken(one)]
-    if not failed:
-        return Check("deliveries", "ok", f"The last {len(newest)}{of} were all taken.")
-    last = failed[0]
-    code = _code(last)
-    counts = Counter(_code(one) or "no answer" for one in failed).most_common()
-    what = " ".join(str(last[key]) for key in ("event", "action") if last.get(key))
-    said = (
-        f"{len(failed)} of the last {len(newest)}{of} were not taken "
-        f"({', '.join(f'{code} × {count}' for code, count in counts)}); the newest is {what} at "
-        f"{last.get('delivered_at')}: {last.get('status')}."
-    )
-    state: Literal["problem", "note"] = "problem" if last is next(iter(newest.values())) else "note"
-    return Check("deliveries", state, said, _FAILURES.get(code, "Look at the host's log."))
-
-
-def _taken(delivery: Mapping[str, Any]) -> bool:
-    return 200 <= _code(delivery) < 300 or delivery.get("status") == "pending"
-
-
-def _code(delivery: Mapping[str, Any]) -> int:
-    code = delivery.get("status_code")
-    return code if isinstance(code, int) else 0
 
 
 # The rest
@@ -423,10 +278,10 @@ def refused(name: str, what: str, answer: Answer | Exception, fix: str) -> Check
         return Check(name, "problem", f"{what} ({answer.said}).", fix)
     if isinstance(answer, TimeoutError):
         return Check(name, "problem", f"There is no answer within {SECONDS:.0f} s.", NETWORK)
-    return Check(name, "problem", f"GitHub cannot be reached: {_why(answer)}.", NETWORK)
+    return Check(name, "problem", f"GitHub cannot be reached: {why(answer)}.", NETWORK)
 
 
-def _why(error: Exception) -> str:
+def why(error: Exception) -> str:
     """Return why a connection failed; an error's own words may hold an address with a secret."""
     return str(getattr(error, "strerror", None) or type(error).__name__)
 
@@ -439,5 +294,5 @@ def _levels(found: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}: {level}" for name, level in sorted(found.items()))
 
 
-def _listed(names: Collection[str]) -> str:
+def listed(names: Collection[str]) -> str:
     return ", ".join(sorted(names))

@@ -39,6 +39,9 @@ _SECONDS = 30.0
 _TARGET = re.compile(r"([\w.-]+/[\w.-]+)#([1-9]\d*)")
 _MAY = frozenset({"admin", "maintain", "write"})
 _GUESSES = (
+    ("deployment_status", ("deployment_status",)),
+    ("deployment", ("deployment",)),
+    ("discussion", ("discussion",)),
     ("issue_comment", ("comment", "issue")),
     ("pull_request_review_comment", ("comment", "pull_request")),
     ("pull_request_review_thread", ("thread", "pull_request")),

@@ -369,6 +369,14 @@ class Activity:
         action = "requested_action" if more else "rerequested"
         self._publisher.check(action, check, by, **more)
 
+    def rerun_all(self, pull: Pull, app: App, by: Account) -> None:
+        """Wish for another run of all of an app's checks on the head."""
+        self._publisher.suite("rerequested", pull, app, by)
+
+    def end_workflow(self, pull: Pull, by: Account, name: str, conclusion: str) -> None:
+        """Let a workflow end on the head."""
+        self._publisher.workflow(pull, name, conclusion, by)
+
     # Smaller things
 
     def _touch(self, thread: Issue) -> Any:

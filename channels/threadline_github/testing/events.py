@@ -122,9 +122,23 @@ class Publisher:
 
     def check(self, action: str, check: Check, sender: Account, **more: object) -> None:
         """Tell of ``check_run``; a wish to run it again is for its own app alone."""
+        asked = action in ("rerequested", "requested_action")
+        if asked and check.app is None:
+            return
         payload: Json = {"action": action, "check_run": self._wire.check(check), **more}
-        only = check.app if action in ("rerequested", "requested_action") else None
+        only = check.app if asked else None
         self.tell(check.repository, sender, "check_run", payload, only=only)
+
+    def suite(self, action: str, pull: Pull, app: App, sender: Account) -> None:
+        """Tell an app of ``check_suite``, all of its checks on a pull request's head."""
+        payload: Json = {"action": action, "check_suite": self._wire.suite(pull, app)}
+        self.tell(pull.repository, sender, "check_suite", payload, only=app)
+
+    def workflow(self, pull: Pull, name: str, conclusion: str, sender: Account) -> None:
+        """Tell of ``workflow_run``, that it is completed on a pull request's head."""
+        run = self._wire.workflow(pull, name, conclusion, self._state.mint())
+        payload: Json = {"action": "completed", "workflow_run": run}
+        self.tell(pull.repository, sender, "workflow_run", payload)
 
     def ping(self, hook: Hook, sender: Account, repository: Repository | None = None) -> Delivery:
         """Send what a new hook gets first."""

@@ -56,7 +56,7 @@ class Hook:
     id: int
     kind: Literal["integration", "repository"]
     target: int
-    secret: str
+    secret: str = field(repr=False)
     url: str | None = None
     content_type: Literal["json", "form"] = "json"
     events: set[str] | None = None
@@ -75,7 +75,7 @@ class App:
     private_key: str = field(repr=False)
     hook: Hook
     permissions: dict[str, str] = field(default_factory=lambda: dict(ALL_PERMISSIONS))
-    installations: list[Installation] = field(default_factory=list)
+    installations: list[Installation] = field(default_factory=list, repr=False)
 
     @property
     def webhook_url(self) -> str | None:
@@ -143,7 +143,7 @@ class Token:
     ``scopes`` are those of a classic token; fine-grained ones have permissions.
     """
 
-    value: str
+    value: str = field(repr=False)
     account: Account
     issued_at: datetime
     installation: Installation | None = None
@@ -172,9 +172,9 @@ class Repository:
     fork_of: Repository | None = None
     unlisted: bool = False
     bare: Path | None = None
-    hooks: list[Hook] = field(default_factory=list)
-    threads: dict[int, Issue] = field(default_factory=dict)
-    checks: list[Check] = field(default_factory=list)
+    hooks: list[Hook] = field(default_factory=list, repr=False)
+    threads: dict[int, Issue] = field(default_factory=dict, repr=False)
+    checks: list[Check] = field(default_factory=list, repr=False)
     branches: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -199,7 +199,7 @@ class Issue:
 
     id: int
     number: int
-    repository: Repository
+    repository: Repository = field(repr=False)
     author: Account
     title: str
     body: str | None
@@ -209,7 +209,7 @@ class Issue:
     closed_at: datetime | None = None
     locked: bool = False
     labels: list[str] = field(default_factory=list)
-    comments: list[Comment] = field(default_factory=list)
+    comments: list[Comment] = field(default_factory=list, repr=False)
     reactions: list[Reaction] = field(default_factory=list)
 
 
@@ -226,11 +226,11 @@ class Pull(Issue):
     merged_at: datetime | None = None
     merged_by: Account | None = None
     source: Repository | None = None
-    diffs: dict[str, str] = field(default_factory=dict)
-    files: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)
+    diffs: dict[str, str] = field(default_factory=dict, repr=False)
+    files: dict[str, tuple[str | None, str | None]] = field(default_factory=dict, repr=False)
     requested: list[Account] = field(default_factory=list)
-    reviews: list[Review] = field(default_factory=list)
-    review_comments: list[ReviewComment] = field(default_factory=list)
+    reviews: list[Review] = field(default_factory=list, repr=False)
+    review_comments: list[ReviewComment] = field(default_factory=list, repr=False)
 
     @property
     def diff(self) -> str:
@@ -253,7 +253,7 @@ class Comment:
     """A comment on an issue or pull request; ``history`` has the bodies it had before."""
 
     id: int
-    thread: Issue
+    thread: Issue = field(repr=False)
     author: Account
     body: str
     created_at: datetime
@@ -269,7 +269,7 @@ class ReviewComment:
     """A comment on a line of the diff; ``reply_to`` is the first one of its thread."""
 
     id: int
-    pull: Pull
+    pull: Pull = field(repr=False)
     author: Account
     body: str
     path: str
@@ -296,7 +296,7 @@ class Review:
     """
 
     id: int
-    pull: Pull
+    pull: Pull = field(repr=False)
     author: Account
     body: str
     state: str
@@ -312,7 +312,7 @@ class Check:
     """A check run of an app, which is ``app``, or one that runs elsewhere."""
 
     id: int
-    repository: Repository
+    repository: Repository = field(repr=False)
     app: App | None
     name: str
     head_sha: str

@@ -214,6 +214,10 @@ class Person:
         """Press the button that runs a check again."""
         self._activity.rerun(check, self.account)
 
+    def rerun_all(self, pull: Pull) -> None:
+        """Press the button that runs all of the app's checks on the head again."""
+        self._activity.rerun_all(pull, self._github.app, self.account)
+
     def press(self, check: Check, identifier: str) -> None:
         """Press a button that a check run has of its own."""
         if identifier not in [one["identifier"] for one in check.actions]:
@@ -227,6 +231,10 @@ class Person:
         check.started_at = check.completed_at = check.updated_at
         self._activity.check_changed(check, self.account, created=False, completed=True)
         return check
+
+    def end_workflow(self, pull: Pull, name: str = "CI", conclusion: str = "failure") -> None:
+        """Let a workflow end on a pull request's head."""
+        self._activity.end_workflow(pull, self.account, name, conclusion)
 
 
 def _more(pull: Pull) -> Files:

@@ -440,6 +440,50 @@ class Wire:
             "pull_requests": pulls,
         }
 
+    def suite(self, pull: Pull, app: App) -> Json:
+        """All check runs of an app on a pull request's head."""
+        small = self._pulls_at(pull.repository, pull.head)
+        return {
+            "id": pull.id + 2_000_000,
+            "node_id": f"CS_{pull.id}",
+            "head_branch": pull.branch,
+            "head_sha": pull.head,
+            "status": "completed",
+            "conclusion": "neutral",
+            "url": self.at(pull.repository, f"/check-suites/{pull.id + 2_000_000}"),
+            "before": pull.base_sha,
+            "after": pull.head,
+            "pull_requests": [self._small(one) for one in small],
+            "app": self.app(app),
+            "created_at": stamp(pull.created_at),
+            "updated_at": stamp(self._state.now()),
+        }
+
+    def workflow(self, pull: Pull, name: str, conclusion: str, identity: int) -> Json:
+        """A run of a workflow on a pull request's head."""
+        small = self._pulls_at(pull.repository, pull.head)
+        return {
+            "id": identity,
+            "name": name,
+            "node_id": f"WFR_{identity}",
+            "head_branch": pull.branch,
+            "head_sha": pull.head,
+            "path": ".github/workflows/ci.yml",
+            "run_number": 1,
+            "run_attempt": 1,
+            "event": "pull_request",
+            "status": "completed",
+            "conclusion": conclusion,
+            "workflow_id": 1,
+            "url": self.at(pull.repository, f"/actions/runs/{identity}"),
+            "html_url": f"{self._state.url}/{pull.repository.full_name}/actions/runs/{identity}",
+            "pull_requests": [self._small(one) for one in small],
+            "created_at": stamp(pull.created_at),
+            "updated_at": stamp(self._state.now()),
+            "actor": self.account(pull.author),
+            "head_repository": None if pull.source is None else self.repository(pull.source),
+        }
+
     def _runner(self, check: Check) -> Json:
         mine = self.app(check.app)
         if mine is not None:

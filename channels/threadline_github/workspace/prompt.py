@@ -128,8 +128,7 @@ class Prompter:
         await ctx.kv.put(_key(delivery.session_id), ledger.to_json())
         room.asked.clear()
         room.reading = reading.spent()
-        whole = reading.patch.whole if reading.patch is not None else b""
-        return Prepared(blocks, {DIFF_FILE: whole} if whole else {})
+        return Prepared(blocks, {DIFF_FILE: reading.whole} if reading.whole else {})
 
     async def _ledger(
         self, ctx: Context, session: Session, delivery: DeliveryRecord, room: _Room

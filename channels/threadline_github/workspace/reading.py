@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
@@ -60,6 +60,10 @@ class Checkout(Protocol):
         """The unified diff between the two."""
 
     @property
+    def moved(self) -> bool:
+        """False when the commit was there already."""
+
+    @property
     def cut(self) -> int:
         """How many files the diff lacks, because it is too long."""
 
@@ -74,6 +78,16 @@ class Folders(Protocol):
 
     def current(self, repository: int, number: int) -> Any:
         """Return the commit that is checked out, None for none; may be awaitable."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Code:
+    """What is known of the code: the folder, the diff if it is new, what to write of it."""
+
+    disk: Disk | None = None
+    patch: Patch | None = None
+    whole: bytes = b""
+    missing: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +109,19 @@ class Reader:
             what = "pull request" if thread.is_pull else "issue"
             return Reading(None, missing=(f"The {what} could not be read: {why}.",))
         subject = subject_of(thread, found)
-        (disk, patch, wrong), (comments, kinds, unread) = await asyncio.gather(
+        code, (comments, kinds, unread) = await asyncio.gather(
             self._code(ctx, thread, found, subject, told, running=running),
             self._comments(ctx, thread, subject, told),
         )
-        return Reading(subject, disk, patch, tuple(comments), kinds, (*wrong, *unread))
+        return Reading(
+            subject,
+            code.disk,
+            code.patch,
+            code.whole,
+            tuple(comments),
+            kinds,
+            (*code.missing, *unread),
+        )
 
     # Code
 
@@ -112,28 +134,33 @@ class Reader:
         told: Told | None,
         *,
         running: bool,
-    ) -> tuple[Disk | None, Patch | None, list[str]]:
-        """Return what is on disk, the diff if it is new, and what is missing."""
+    ) -> _Code:
+        """Return what is on disk, and the diff if it is new."""
         if not thread.is_pull or subject.head is None:
-            return None, None, []
+            return _Code()
         folders, repository = self.folders(), thread.repository.id
         if running:
-            return await self._running(folders, repository, thread.number), None, []
-        current = await self._current(folders, repository, thread.number)
+            return _Code(await self._running(folders, repository, thread.number))
         known = (told.head, told.base) if told is not None else None
-        if known == (subject.head, subject.base) and folders is None:
-            return None, None, []
+        if folders is None:
+            if known == (subject.head, subject.base):
+                return _Code()
+            return await self._patch(ctx, thread, None, None)
+        current = await self._current(folders, repository, thread.number)
         if known == (subject.head, subject.base) == (current, subject.base) and not subject.fork:
-            return Disk(current), None, []
-        disk, checkout = None, None
-        if folders is not None:
-            moving = self._move(ctx, folders, thread, found, subject)
-            checkout, why = await self._tried(ctx, moving, self.seconds)
-            disk = Disk(current, why) if checkout is None else Disk(checkout.head)
-        if checkout is not None and known == (checkout.head, subject.base):
-            return disk, None, []
-        patch, wrong = await self._patch(ctx, thread, checkout)
-        return disk, patch, wrong
+            return _Code(Disk(current))
+        moving = self._move(ctx, folders, thread, found, subject)
+        checkout, why = await self._tried(ctx, moving, self.seconds)
+        if checkout is None:
+            if known == (subject.head, subject.base):
+                return _Code(Disk(current, why))
+            return await self._patch(ctx, thread, Disk(current, why), None)
+        if known == (checkout.head, subject.base):
+            # The folder may be a new one.
+            return _Code(
+                Disk(checkout.head), None, _bytes(checkout.diff) if checkout.moved else b""
+            )
+        return await self._patch(ctx, thread, Disk(checkout.head), checkout)
 
     async def _running(self, folders: Folders | None, repository: int, number: int) -> Disk | None:
         if folders is None:
@@ -177,29 +204,31 @@ class Reader:
         )
 
     async def _patch(
-        self, ctx: Context, thread: Thread, checkout: Checkout | None
-    ) -> tuple[Patch | None, list[str]]:
+        self, ctx: Context, thread: Thread, disk: Disk | None, checkout: Checkout | None
+    ) -> _Code:
         """Return the diff, from git or from GitHub, which has none of very large ones."""
-        path, base = f"/pulls/{thread.number}", None
+        path, base, lost = f"/pulls/{thread.number}", None, 0
         if checkout is not None:
             diff: str | None = checkout.diff
-            base, why = checkout.base, ""
+            base, lost, why = checkout.base, checkout.cut, ""
         else:
             diff, why = await self._diff(ctx, thread, path)
+        whole = _bytes(diff or "")
         if diff is not None and len(diff) <= _LARGE:
             patch, why = await self._tried(ctx, asyncio.to_thread(_patch_of, diff, base), 60.0)
-            lost = checkout.cut if checkout is not None else 0
             if patch is not None:
-                return patch, [f"The diff is cut: {lost} files are only on disk."] if lost else []
+                cut = [f"The diff is cut: {lost} files are only on disk."] if lost else []
+                return _Code(disk, patch, whole, cut)
         elif diff is not None:
             why = f"it has {len(diff)} characters"
         asking = self._pages(ctx, thread, f"{path}/files?per_page={_PAGE}", most=_FILES)
         files, no_list = await self._tried(ctx, asking, _READ_SECONDS)
         sentence = f"The diff could not be read: {why}."
         if files is None:
-            return None, [sentence, f"Nor could the list of files: {no_list}."]
+            missing = [sentence, f"Nor could the list of files: {no_list}."]
+            return _Code(disk, None, whole, missing)
         listed = tuple(Changed.listed(one) for one in files if isinstance(one, dict))
-        return Patch(listed, whole=(diff or "").encode("utf-8", "replace"), base=base), [sentence]
+        return _Code(disk, Patch(listed, base=base), whole, [sentence])
 
     async def _diff(self, ctx: Context, thread: Thread, path: str) -> tuple[str | None, str]:
         """Return the diff that GitHub makes; or None, and why there is none."""
@@ -302,7 +331,11 @@ def _patch_of(diff: str, base: str | None) -> Patch:
     files = parse(diff)
     fits = excerpt(files, _EXCERPT)
     changed = tuple(Changed.of(file, fits.why.get(file.path, "")) for file in files)
-    return Patch(changed, fits, diff.encode("utf-8", "replace"), base)
+    return Patch(changed, fits, base)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
 
 
 def _read_all(kind: CommentKind, items: Iterable[Any], me: Me) -> list[Comment]:

@@ -163,14 +163,13 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """What a pull request changes: its files, the diff that is fit to read, and the whole one.
+    """What a pull request changes: its files, and the diff that is fit to read.
 
     ``base`` is the commit with which the diff compares, where that is known.
     """
 
     files: tuple[Changed, ...]
     excerpt: Excerpt = field(default_factory=lambda: Excerpt(""))
-    whole: bytes = b""
     base: str | None = None
 
 
@@ -179,12 +178,14 @@ class Reading:
     """What GitHub and git say at one moment; ``missing`` are sentences about what they do not.
 
     ``disk`` is None where no code is checked out at all, ``patch`` when it was not asked for.
-    ``read`` are the kinds of comments that could be read.
+    ``whole`` is the whole diff, where it is to be written into the working folder. ``read`` are
+    the kinds of comments that could be read.
     """
 
     subject: Subject | None
     disk: Disk | None = None
     patch: Patch | None = None
+    whole: bytes = b""
     comments: tuple[Comment, ...] = ()
     read: frozenset[CommentKind] = frozenset()
     missing: tuple[str, ...] = ()
@@ -199,8 +200,9 @@ class Reading:
         return self.subject.head
 
     def spent(self) -> Reading:
-        """Return it without the diff, which is large, once that is told."""
-        return replace(self, patch=None)
+        """Return it without what is large, once that is told."""
+        newest = sorted(self.comments, key=_when)[-2 * _COMMENTS :]
+        return replace(self, patch=None, whole=b"", comments=tuple(newest))
 
 
 def news(
@@ -239,13 +241,17 @@ def unseen(
     comments: Sequence[Comment], told: Told | None, asked: Collection[str] = ()
 ) -> list[Comment]:
     """Return the comments that the model has not, in order; at first those after its own last."""
-    found = sorted(comments, key=lambda one: (one.at, one.id))
+    found = sorted(comments, key=_when)
     if told is None:
         own = [number for number, one in enumerate(found) if one.own]
         found = found[own[-1] + 1 if own else 0 :]
     else:
         found = [one for one in found if one.id > getattr(told, one.kind)]
     return [one for one in found if not one.own and one.name not in asked]
+
+
+def _when(comment: Comment) -> tuple[str, int]:
+    return comment.at, comment.id
 
 
 def _told(reading: Reading, subject: Subject, before: Told) -> Told:
@@ -301,7 +307,7 @@ def _on_disk(reading: Reading, head: str | None, before: Told) -> list[str]:
     disk, patch = reading.disk, reading.patch
     if head is None:
         return []
-    whole = [f"The whole diff is in {DIFF_FILE}."] if patch is not None and patch.whole else []
+    whole = [f"The whole diff is in {DIFF_FILE}."] if patch is not None and reading.whole else []
     if disk is None:
         return whole
     if disk.head is None:

@@ -18,7 +18,7 @@ from threadline_github.workspace.git import OLDEST, GitFailed, git
 from threadline_github.workspace.mirror import Mirror, Source
 from threadline_github.workspace.tree import Entry, change, links, parse, target
 
-__all__ = ["Checkout", "GitFailed", "Source", "Worktrees"]
+__all__ = ["Checkout", "GitFailed", "Source", "Worktrees", "cut_short"]
 
 _MB = 1024 * 1024
 _MOST_DIFF = 5 * _MB
@@ -171,10 +171,11 @@ class Worktrees:
     async def _plan(self, mirror: Mirror, head: str, base: str, *, trusted: bool) -> Plan:
         files = await self._files(mirror, head)
         if trusted:
-            return Plan(head, base, trusted, files, change(files, None))
+            return Plan(head, base, trusted, files, await disk.to_the_end(change, files, None))
         known = await self._files(mirror, base, checked=False)
         others = await _linked(mirror, known)
-        return Plan(head, base, trusted, files, change(files, known, others), others)
+        changed = await disk.to_the_end(change, files, known, others)
+        return Plan(head, base, trusted, files, changed, others)
 
     async def _files(
         self, mirror: Mirror, commit: str, *, checked: bool = True
@@ -186,7 +187,7 @@ class Worktrees:
             raise GitFailed(
                 f"The commit {commit} has too many files for a working folder.", "large"
             )
-        files = parse(done.stdout)
+        files = await disk.to_the_end(parse, done.stdout)
         size = sum(entry.size for entry in files.values())
         if checked and size > self._most_mb * _MB:
             raise GitFailed(
@@ -217,7 +218,7 @@ def _end_orphans(folder: Path) -> None:
                 continue
             if all(parent.pid != mine for parent in process.parents()):
                 process.kill()
-                process.wait(5)
+                process.wait(1)  # A zombie may stay for good.
 
 
 async def _commit(mirror: Mirror, source: Source, number: int, head: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.channels.github.desk import Desk, at_desk
+from tests.channels.github.desk import NAME, Desk, at_desk
 
 from threadline.store.base import OutboundRecord
 from threadline_github.outbound.checks import CheckRun, State, ended, reported
@@ -16,12 +16,12 @@ DEV = "dev-one"
 CHECK = Check(conclusion="failure", title="2 problems", summary="See below, @org/team.")
 
 
-def annotations(count: int) -> list[Annotation]:
+def remarks(count: int) -> list[Annotation]:
     return [Annotation(path="a.py", start_line=n + 1, message=f"No. {n}") for n in range(count)]
 
 
 def check(count: int = 0, **more: Any) -> Check:
-    return CHECK.model_copy(update={"annotations": annotations(count), **more})
+    return CHECK.model_copy(update={"annotations": remarks(count), **more})
 
 
 def run(desk: Desk, pull: Pull, state: State, sha: str | None = None) -> CheckRun:
@@ -39,6 +39,7 @@ async def test_a_check_run_is_begun_and_completed() -> None:
         (made,) = desk.github.checks(pull)
         assert (made.name, made.status, made.head_sha) == ("review", "in_progress", pull.head)
         assert begun.ref == f"check-runs/{made.id}"
+        assert made.external_id == f"{pull.number}:{NAME}"
         state = reported(check(1, text="More."))
         assert (await post(desk, pull, state)).ref == begun.ref
         (made,) = desk.github.checks(pull)

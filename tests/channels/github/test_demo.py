@@ -212,7 +212,7 @@ async def fronted(tmp_path: Path) -> AsyncIterator[Front]:
     gateway = Gateway(origin, secret=SECRET, reader="reader")
     await gateway.start()
     gateway.upstream = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    gateway.hook = f"{gateway.upstream}/hook"
+    gateway.hooks.target = f"{gateway.upstream}/hook"
     try:
         async with aiohttp.ClientSession() as http:
             yield Front(gateway, upstream, origin, http, head)
@@ -266,7 +266,7 @@ async def test_what_the_server_has_elsewhere(tmp_path: Path) -> None:
             assert answer.status == 200
         sent = {"body": "so", "in_reply_to_id": 7}
         assert front.upstream.got == [("POST", "/repos/acme/shop/pulls/1/comments", sent)]
-        assert (await front.get("/app/hook/config"))["url"] == front.gateway.hook
+        assert (await front.get("/app/hook/config"))["url"] == front.gateway.hooks.target
         listed = await front.get("/repos/acme/shop/check-runs/1/annotations?per_page=100")
         assert listed == [{"path": "a.py"}]
         path = f"/repos/acme/shop/compare/main...{front.head}"
@@ -313,6 +313,19 @@ async def test_a_webhook_gets_what_it_lacks(tmp_path: Path) -> None:
         comment, pull = (json.loads(got) for _, got in front.upstream.hooked)
         assert comment["issue"]["pull_request"] == {"url": front.upstream.pull["url"]}
         assert pull["pull_request"]["head"]["sha"] == front.head
+
+
+async def test_what_was_sent_is_listed(tmp_path: Path) -> None:
+    async with fronted(tmp_path) as front:
+        await front.gateway.send("pull_request", {"action": "synchronize"})
+        front.gateway.hooks.target = "http://127.0.0.1:1/"
+        assert await front.gateway.send("push", {"repository": {"id": 5}}) == 0
+        missed, taken = await front.get("/app/hook/deliveries?per_page=100")
+        assert (missed["status_code"], missed["event"], missed["repository_id"]) == (0, "push", 5)
+        assert (taken["status_code"], taken["action"]) == (202, "synchronize")
+        whole = await front.get(f"/app/hook/deliveries/{missed['id']}")
+        assert whole["request"]["payload"] == {"repository": {"id": 5}}
+        assert whole["request"]["headers"]["X-GitHub-Delivery"] == missed["guid"]
 
 
 async def test_git_fetches_with_a_token_that_was_given_out(tmp_path: Path) -> None:
@@ -439,9 +452,9 @@ async def test_all_that_stands_in_a_pull_request_is_found() -> None:
     found = {post.key: post for post in await posts(read, 7)}
     assert list(found) == ["check 4", "comment 1", "review 2", "line 3", "state"]
     assert found["comment 1"].text == "Two things.\nAnd more."
-    assert found["review 2"].what == "pr-reviewer[bot] asks for changes:"
+    assert found["review 2"].what == "pr-reviewer[bot] asks for changes"
     assert found["review 2"].address == "http://x/pulls/7/reviews/2"
-    assert found["line 3"].what == "somebody at a.py:4:"
+    assert found["line 3"].what == "somebody at a.py:4"
     assert found["check 4"].what == "Check pr-reviewer on abcdef1: in progress"
     assert found["state"].what == "It is open"
     assert await posts(read, 8) == []
@@ -455,9 +468,9 @@ def test_news_are_what_was_not_there_or_was_otherwise() -> None:
 
 
 def test_how_the_terminal_tells_it() -> None:
-    post = Post("1", "ada:", "http://x", "one\ntwo")
+    post = Post("1", "ada", "http://x", "one\ntwo")
     assert told(post, again=False) == "ada:\n  http://x\n  | one\n  | two\n"
-    assert told(post, again=True).startswith("ada: (edited)\n")
+    assert told(post, again=True).startswith("ada, edited:\n")
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,19 @@ def test_paths_are_as_they_are() -> None:
     assert anchor([file], 'café "\t1".py', 3) == 3
 
 
+def test_odd_names_of_files_that_went_or_moved() -> None:
+    diff = (
+        'diff --git "a/a\\tb" "b/a\\tb"\ndeleted file mode 100644\n--- "a/a\\tb"\t\n+++ /dev/null\n'
+        "@@ -1 +0,0 @@\n-x\n"
+        'diff --git "a/old\\n" "b/new\\"q"\nsimilarity index 100%\n'
+        'rename from "old\\n"\nrename to "new\\"q"\n'
+    )
+    assert [(file.path, file.before) for file in parse(diff)] == [
+        ("a\tb", "a\tb"),
+        ('new"q', "old\n"),
+    ]
+
+
 def test_reasons_are_by_path() -> None:
     assert excerpt(parse(DIFF), 10_000).why == {"uv.lock": "generated", "logo.png": "binary"}
 

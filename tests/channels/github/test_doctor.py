@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from threadline.clock import SystemClock
-from threadline_github.setup import findings
+from threadline_github.setup import findings, hooks
 from threadline_github.setup.doctor import examine
 from threadline_github.setup.findings import Answer, Check
 from threadline_github.setup.manifest import Needs, events, permissions
@@ -307,7 +307,7 @@ def test_scopes(scopes: str | None, states: list[str]) -> None:
 )
 def test_the_webhook_of_an_app(change: dict[str, Any], state: str, said: str) -> None:
     config = {"url": HOOK, "content_type": "json", "insecure_ssl": "0", "secret": "********"}
-    (check,) = findings.app_hook_check(config | change, NEEDS, SETTINGS)
+    (check,) = hooks.app_hook_check(config | change, NEEDS, SETTINGS)
     assert (check.state, said in check.said) == (state, True)
 
 
@@ -316,12 +316,12 @@ def test_the_webhook_of_a_repository() -> None:
     hook = {"id": 5, "active": True, "events": ["*"], "config": config}
     other = hook | {"id": 6, "config": config | {"url": "https://ci.example.com"}}
     asleep = hook | {"id": 4, "active": False}
-    assert findings.hook_of([other, asleep, hook], NEEDS.path) == hook
-    assert findings.hook_of([asleep], NEEDS.path) == asleep
-    assert findings.hook_of([other], NEEDS.path) is None
+    assert hooks.hook_of([other, asleep, hook], NEEDS.path) == hook
+    assert hooks.hook_of([asleep], NEEDS.path) == asleep
+    assert hooks.hook_of([other], NEEDS.path) is None
 
     def states(one: dict[str, Any] | None) -> list[str]:
-        checks = findings.repository_hook_checks(NAME, one, NEEDS, "https://github.com")
+        checks = hooks.repository_hook_checks(NAME, one, NEEDS, "https://github.com")
         return [check.state for check in checks]
 
     assert states(hook) == ["ok", "ok"]
@@ -342,7 +342,7 @@ def test_the_webhook_of_a_repository() -> None:
     ],
 )
 def test_what_an_address_answers(status: int, seconds: float, said: str) -> None:
-    check = findings.address_check("https://x.example", status, seconds)
+    check = hooks.address_check("https://x.example", status, seconds)
     assert said in check.said
     assert (check.state == "ok") == (said == "answers, and checks")
 
@@ -371,7 +371,7 @@ def delivered(guid: str, code: int, status: str = "OK") -> dict[str, Any]:
     ],
 )
 def test_how_deliveries_went(deliveries: list[dict[str, Any]], state: str, said: str) -> None:
-    check = findings.deliveries_check(deliveries)
+    check = hooks.deliveries_check(deliveries)
     assert (check.state, said in check.said) == (state, True)
 
 

@@ -18,7 +18,7 @@ from threadline.testing import TestHost
 from threadline_github.setup.demo import story
 from threadline_github.setup.demo.fake import Fake
 from threadline_github.setup.demo.run import play
-from threadline_github.setup.demo.seed import REPOSITORY
+from threadline_github.setup.demo.seed import MEMBER, REPOSITORY
 from threadline_github.testing import FakeGitHub, Pull
 
 HOOK = "/v1/channels/github"
@@ -291,6 +291,17 @@ async def test_a_question_is_answered_in_the_same_conversation(
         await world.says(pull, "offline demo", 3)
         (session,) = await world.rested()
         assert len(session.events("turn.completed")) == 3
+
+
+async def test_the_check_can_be_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with served(monkeypatch) as world:
+        pull = await world.opened()
+        await world.says(pull, "Not ready to merge")
+        (check,) = world.github.checks(pull)
+        world.github.user(MEMBER).rerun(check)
+        assert "4 problems, 4 of them as before" in await world.says(pull, "Not ready", 2)
+        assert len(world.github.reviews(pull)) == 1
+        assert {conclusion for _, conclusion in world.checks(pull)} == {"failure"}
 
 
 async def test_the_demo_tells_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -219,6 +219,16 @@ async def test_checks_as_the_channel_sees_them(
     [asked] = decide("check_run", last(hook), ME, RULES)
     assert isinstance(asked, Ask)
     assert "'fix'" in asked.text
+    dev.rerun_all(pull)
+    await github.settled()
+    [asked] = decide("check_suite", last(hook), ME, RULES)
+    assert isinstance(asked, Ask)
+    assert (asked.trigger, asked.head) == ("rerequested", pull.head)
+    dev.end_workflow(pull)
+    await github.settled()
+    [asked] = decide("workflow_run", last(hook), ME, EVERY)
+    assert isinstance(asked, Ask)
+    assert (asked.trigger, asked.place.number) == ("check_failed", 1)
     with pytest.raises(LookupError):
         dev.press(check, "no such button")
 

@@ -498,6 +498,40 @@ class TestFiles:
             assert await one.told(pull) == ""
             assert file.read_text() == "mine\n"
 
+    async def test_a_folder_that_was_removed_is_made_again_with_its_diff(
+        self, tmp_path: Path
+    ) -> None:
+        async with with_git(tmp_path) as one:
+            pull = open_pull(one)
+            await one.gather(pull)
+            one.session_log.turn("d1")
+            assert isinstance(one.folders, Worktrees)
+            await one.folders.remove(900100, pull.number)
+            prepared = await one.gather(pull)
+            assert prepared.context == []
+            assert b"retry(put)" in prepared.files[DIFF_FILE]
+            assert one.folders.current(900100, pull.number) == pull.head
+
+    async def test_a_fork_is_checked_out_without_its_instructions(self, tmp_path: Path) -> None:
+        async with with_git(tmp_path) as one:
+            files = {"AGENTS.md": (None, "Obey.\n"), "src/upload.py": ("a\n", "b\n")}
+            pull = open_pull(one, fork=True, files=files)
+            said = await one.told(pull)
+            folder = Worktrees(tmp_path / "work").path(900100, pull.number)
+            assert (folder / "src/upload.py").read_text() == "b\n"
+            assert not (folder / "AGENTS.md").exists()
+            assert "Its code is from a fork" in said
+
+    async def test_a_change_of_the_base_brings_another_diff(self, tmp_path: Path) -> None:
+        async with with_git(tmp_path) as one:
+            pull = open_pull(one)
+            await one.gather(pull)
+            one.session_log.turn("d1")
+            pull.base = "next"
+            said = await one.told(pull)
+            assert "It is to be merged into next" in said
+            assert "<diff" in said
+
 
 class TestServed:
     async def test_a_mention_is_answered_with_the_pull_request(self) -> None:
@@ -511,6 +545,21 @@ class TestServed:
             assert "Adds one retry." in prompt
             assert "retry(put)" in prompt
             assert prompt.endswith("@agent-fixture look")
+
+    async def test_the_agent_works_in_the_files_of_the_pull_request(self, tmp_path: Path) -> None:
+        harness = Gated(hold=["answer"])
+        async with served(harness, worktree=True) as world:
+            world.github.back(None, tmp_path / "bare.git")
+            pull = world.github.user("dev-two").open_pull()
+            session = await conversation(world, pull)
+            await session.event("turn.started")
+            record = world.host.agent().store.session(session.id)
+            assert record is not None
+            assert record.cwd is not None
+            assert "retry(put)" in (Path(record.cwd) / "src/upload.py").read_text()
+            assert "retry(put)" in (Path(record.cwd) / DIFF_FILE).read_text()
+            harness.release("answer")
+            await session.event("turn.completed")
 
     async def test_a_storm_becomes_one_turn_on_the_newest_commit(self) -> None:
         harness = Gated(hold=["answer"])

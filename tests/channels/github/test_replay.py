@@ -129,6 +129,7 @@ def test_a_file_that_is_something_else(text: str, said: str) -> None:
         ("check_run", "check_run"),
         ("check_suite", "check_suite"),
         ("workflow_run workflow", "workflow_run"),
+        ("workflow_run deployment", "deployment"),
         ("ref commits", "push"),
         ("zen hook", "ping"),
         ("repository", None),

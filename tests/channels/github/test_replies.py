@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from tests.channels.github.world import REPOSITORY, World, served
 
 from threadline import Approval, tool
-from threadline.harness.scripted import Call, Fail, Say, Scripted, Wait
+from threadline.harness.scripted import Call, Fail, Say, Scripted, Step, Wait
 from threadline.testing import Gated
 from threadline_github.outbound.markers import marker
 from threadline_github.outbound.tools import report_check, review_pull_request, set_labels
@@ -224,17 +224,19 @@ async def test_a_turn_that_is_stopped_says_so() -> None:
         assert said.startswith("Stopped. (`turn_")
 
 
-async def test_a_turn_that_was_interrupted_goes_on_in_its_comment() -> None:
+@pytest.mark.parametrize("kills", [True, False])
+async def test_a_turn_that_was_interrupted_goes_on_in_its_comment(kills: bool) -> None:
     gated = Gated(hold=["answer"], reply=lambda turn, texts: "Here it is.")
     async with served(gated) as world:
         pull = asked(world)
         await until(world, lambda: own(world, pull) == [WORKING])
-        await world.host.kill()
+        await (world.host.kill() if kills else world.host.stop())
+        if not kills:
+            (said,) = own(world, pull)
+            assert said.startswith("Interrupted: The host shut down")
         await world.host.start()
-        (comment,) = world.github.comments(pull)[1:]
-        await until(world, lambda: len(comment.history) == 2)
-        assert comment.history[1].startswith("Interrupted: ")
-        assert own(world, pull) == [WORKING]
+        await gated.gates["answer"].reached(2)
+        await until(world, lambda: own(world, pull) == [WORKING])
         gated.gates["answer"].release()
         assert await rests(world, pull) == ["Here it is."]
 
@@ -256,6 +258,31 @@ async def test_a_crash_in_the_middle_of_posting_leaves_one_comment(method: str, 
         await world.github.settled()
         await world.host.start()
         assert await rests(world, pull) == ["Here it is."]
+
+
+# Several places
+
+
+async def test_who_spoke_elsewhere_is_told_where_the_answer_is() -> None:
+    gated = Gated(calls=1, hold=["call"], tool="look", reply=lambda turn, texts: "Because.")
+    async with served(gated, tools=[look]) as world:
+        pull = asked(world)
+        await until(world, lambda: own(world, pull) == [WORKING])
+        line = world.github.user(OTHER).review_comment(pull, text="@agent-fixture and here?")
+        await until(world, lambda: _waits(world, pull))
+        gated.gates["call"].release()
+        assert await rests(world, pull) == ["Because."]
+        answer = world.github.comments(pull)[1]
+        reply = world.github.review_comments(pull)[-1]
+        url = f"{world.github.url}/{REPOSITORY}/pull/{pull.number}#issuecomment-{answer.id}"
+        assert reply.reply_to == line.id
+        assert reply.body.startswith(f"See [the answer]({url}).\n\n<!-- threadline:")
+
+
+def _waits(world: World, pull: Pull) -> bool:
+    """Tell whether a message waits, prepared, for a running turn."""
+    owner = world.host.agent().core._owners[world.session(token(pull)).id]
+    return bool(owner.pending) and not owner._prepares.unready(owner.pending)
 
 
 # What waits for a person
@@ -298,7 +325,7 @@ async def decide(world: World, pull: Pull) -> None:
 
 async def test_a_review_and_labels_are_posted_beside_the_answer() -> None:
     finding = {"path": "src/upload.py", "line": 2, "body": "Why?"}
-    script = [
+    script: list[Step] = [
         Call("review_pull_request", {"body": "Look.", "comments": [finding]}),
         Call("set_labels", {"add": ["reviewed"]}),
         Say("I reviewed it."),
@@ -314,9 +341,24 @@ async def test_a_review_and_labels_are_posted_beside_the_answer() -> None:
         assert world.github.labels(pull) == ["reviewed"]
 
 
+async def test_a_result_that_the_log_keeps_apart_is_posted_too() -> None:
+    words = "\u6f22" * 49_000
+    script: list[Step] = [Call("review_pull_request", {"body": words})]
+    script += [Call("report_check", {**REPORT, "summary": words}), Say("So.")]
+
+    async with served(Scripted(script), tools=TOOLS, check="agent", on=OPENED) as world:
+        world.host.agent().core.services.blob_threshold = 1_000
+        pull = opened(world)
+        await rests(world, pull)
+        assert pull.reviews[0].body.startswith(words)
+        assert [one.summary for one in world.github.checks(pull)] == [words]
+        assert [one.conclusion for one in world.github.checks(pull)] == ["failure"]
+
+
 async def test_a_review_in_an_issue_is_a_comment() -> None:
     finding = {"path": "src/upload.py", "line": 2, "body": "Why?"}
-    script = [Call("review_pull_request", {"body": "Look.", "comments": [finding]}), Say("So.")]
+    look_closely = Call("review_pull_request", {"body": "Look.", "comments": [finding]})
+    script: list[Step] = [look_closely, Say("So.")]
     async with served(Scripted(script), tools=TOOLS) as world:
         issue = world.github.user(DEV).open_issue(body=ASK)
         review, answer = await rests(world, issue)
@@ -325,8 +367,22 @@ async def test_a_review_in_an_issue_is_a_comment() -> None:
         assert review.endswith("**`src/upload.py:2`**: Why?")
 
 
+async def test_a_review_that_is_refused_is_a_comment() -> None:
+    script: list[Step] = [Call("review_pull_request", {"body": "Look."}), Say("So.")]
+    async with served(Scripted(script), tools=TOOLS) as world:
+        world.github.fail("POST", "*/reviews", 403, times=None)
+        pull = asked(world)
+        shown = await rests(world, pull)
+        assert "So." in shown
+        (review,) = [one for one in shown if one != "So."]
+        assert review.startswith("_GitHub does not take this as a review. GitHubRefused: ")
+        assert review.endswith("Look.")
+        posts = world.host.agent().store.outbound(world.session(token(pull)).id)
+        assert len([one for one in posts if one.failure]) == 1
+
+
 async def test_what_a_tool_may_not_return_the_model_is_told() -> None:
-    script = [Call("review_pull_request", {"body": " "}), Say("So.")]
+    script: list[Step] = [Call("review_pull_request", {"body": " "}), Say("So.")]
     async with served(Scripted(script), tools=TOOLS) as world:
         pull = asked(world)
         assert await rests(world, pull) == ["So."]
@@ -378,7 +434,7 @@ def opened(world: World) -> Pull:
 
 async def test_a_check_run_tells_how_a_turn_on_code_went() -> None:
     gate = asyncio.Event()
-    script = [Wait(gate), Call("report_check", REPORT), Say("So.")]
+    script: list[Step] = [Wait(gate), Call("report_check", REPORT), Say("So.")]
     async with served(Scripted(script), tools=TOOLS, check="agent", on=OPENED) as world:
         pull = opened(world)
         await until(world, lambda: world.github.checks(pull))

@@ -64,6 +64,14 @@ async def test_a_verdict_is_one(event: Any, state: str) -> None:
         assert [one.state for one in pull.reviews] == [state]
 
 
+async def test_code_from_a_fork_is_not_approved() -> None:
+    async with at_desk() as desk:
+        pull = desk.github.user(DEV).open_pull(files=FILES, fork=True)
+        await submit(desk, pull, Review(body="Fine.", event="APPROVE"), pull.head)
+        assert [one.state for one in pull.reviews] == ["COMMENTED"]
+        assert "is from a fork" in pull.reviews[0].body
+
+
 async def test_what_was_pushed_meanwhile_is_not_approved() -> None:
     """As case G-19 has it."""
     async with at_desk() as desk:
@@ -75,6 +83,18 @@ async def test_what_was_pushed_meanwhile_is_not_approved() -> None:
         (review,) = pull.reviews
         assert (review.state, review.commit) == ("COMMENTED", read)
         assert f"No approval: this is a review of {read[:12]}" in review.body
+
+
+async def test_the_lines_are_those_of_the_commit_that_was_read() -> None:
+    async with at_desk() as desk:
+        dev = desk.github.user(DEV)
+        pull = dev.open_pull(files=FILES)
+        read = pull.head
+        dev.push(pull, files={"src/b.py": (None, "x = 1\n")})
+        await submit(desk, pull, Review(comments=[finding(), finding(3)]), read)
+        assert [(one.state, one.commit) for one in pull.reviews] == [("COMMENTED", read)]
+        assert [(one.line, one.commit) for one in desk.github.review_comments(pull)] == [(20, read)]
+        assert "**`src/a.py:3`**" in pull.reviews[0].body
 
 
 async def test_a_push_between_the_reading_and_the_approval_counts_too() -> None:

@@ -67,7 +67,7 @@ def patch(diff: str = DIFF) -> Patch:
     files = parse(diff)
     fits = excerpt(files, 60_000)
     listed = tuple(Changed.of(file, fits.why.get(file.path, "")) for file in files)
-    return Patch(listed, fits, diff.encode(), BASE)
+    return Patch(listed, fits, BASE)
 
 
 def said(identity: int, text: str = "hello", **more: Any) -> Comment:
@@ -82,7 +82,7 @@ def said(identity: int, text: str = "hello", **more: Any) -> Comment:
 
 
 def whole(**more: Any) -> Reading:
-    return replace(Reading(PULL, Disk(HEAD), patch(), (said(1),)), **more)
+    return replace(Reading(PULL, Disk(HEAD), patch(), DIFF.encode(), (said(1),)), **more)
 
 
 def tell(reading: Reading, told: Told | None = None, **more: Any) -> str:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from threadline import Agent, ToolContext
+from threadline import Agent
 from threadline.project import load_project
 from threadline_github.outbound.tools import report_check, review_pull_request, set_labels
 
+CONTEXT: Any = None  # none of them asks for it
 NAMES = ["report_check", "review_pull_request", "set_labels"]
 
 
@@ -21,7 +22,7 @@ def project(tmp_path: Path) -> Path:
     (tools.parent / "agent.py").write_text("from threadline import Agent\n\nagent = Agent()\n")
     (tools.parent / "instructions.md").write_text("Review.\n")
     for name in NAMES:
-        line = f"from threadline_github.outbound.tools import {name}\n"
+        line = f"from threadline_github import {name}\n"
         (tools / f"{name}.py").write_text(line)
     return tools.parent.parent
 
@@ -46,9 +47,9 @@ def test_the_model_is_told_of_each_argument() -> None:
     assert "required" not in schema
 
 
-async def test_a_review_says_what_is_to_be_posted(clock_context: ToolContext) -> None:
+async def test_a_review_says_what_is_to_be_posted() -> None:
     finding = {"path": "a.py", "line": 2, "body": "Why?"}
-    given = review_pull_request.arguments({"body": "Fine.", "comments": [finding]}, clock_context)
+    given = review_pull_request.arguments({"body": "Fine.", "comments": [finding]}, CONTEXT)
     review = await review_pull_request(**given)
     assert review.model_dump(mode="json") == {
         "type": "github_review",
@@ -58,14 +59,9 @@ async def test_a_review_says_what_is_to_be_posted(clock_context: ToolContext) ->
     }
 
 
-async def test_a_check_and_labels_say_so_too(clock_context: ToolContext) -> None:
+async def test_a_check_and_labels_say_so_too() -> None:
     given = {"conclusion": "failure", "title": "1 problem", "summary": "See below."}
-    check = await report_check(**report_check.arguments(given, clock_context))
+    check = await report_check(**report_check.arguments(given, CONTEXT))
     assert (check.type, check.conclusion) == ("github_check", "failure")
-    labels = await set_labels(**set_labels.arguments({"add": ["bug"]}, clock_context))
+    labels = await set_labels(**set_labels.arguments({"add": ["bug"]}, CONTEXT))
     assert (labels.type, labels.add, labels.remove) == ("github_labels", ["bug"], [])
-
-
-@pytest.fixture
-def clock_context() -> ToolContext:
-    return None  # type: ignore[return-value]  # none of them asks for it

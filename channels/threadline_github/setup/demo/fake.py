@@ -65,7 +65,7 @@ class Fake:
         github.associate(MEMBER, "MEMBER")
         repository = github.add_repository(REPOSITORY)
         github.install(repository.owner)
-        github.back(repository, Path(self._folder.name) / "origin.git")
+        github.back(repository, Path(self._folder.name) / "origin.git", http=True)
         self._token = github.personal_token(MEMBER)
 
     async def close(self) -> None:

@@ -1,16 +1,15 @@
 """Stands before the local GitHub server, and adds what that lacks from a real repository.
 
 These are git over HTTP, the diff and the files of a pull request, a head that follows its branch,
-lines of review comments, and that an issue is a pull request. All else passes as it is: so do
-webhooks, with the server's own signature, unless something had to be added.
+lines of review comments, that an issue is a pull request, and the list of an App's deliveries. All
+else passes as it is: so do webhooks, with the server's own signature, unless something had to be
+added.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
-import hashlib
-import hmac
 import json
 import os
 import re
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from threadline_github.inbound.webhook import is_signed
+from threadline_github.setup.demo.hooks import Hooks
 from threadline_github.setup.demo.positions import by_line, by_position, positions
 from threadline_github.workspace.diff import FileDiff, parse
 
@@ -36,18 +36,20 @@ _BODY = 64 * 1024 * 1024
 _REPO = "/repos/{owner}/{repo}"
 _HOP = {"connection", "content-encoding", "content-length", "host", "keep-alive"}
 _HOP |= {"accept-encoding", "transfer-encoding", "upgrade"}
+_ISSUE = ("author_association", "body", "closed_at", "comments", "created_at", "draft", "html_url")
+_ISSUE += ("id", "labels", "number", "state", "title", "updated_at", "user")
 _DIFF = ("application/vnd.github.diff", "application/vnd.github.v3.diff")
 
 
 class Gateway:
     """An HTTP server on 127.0.0.1 before another; ``upstream`` is that one's address.
 
-    ``hook`` is where webhooks go, which ``secret`` signs; ``reader`` is a token that may read all.
+    ``secret`` signs webhooks; ``reader`` is a token that may read all.
     """
 
     def __init__(self, origin: Origin, *, secret: str, reader: str, port: int = 0) -> None:
         self.upstream = ""
-        self.hook: str | None = None
+        self.hooks = Hooks(secret)
         self._origin = origin
         self._secret = secret
         self._reader = reader
@@ -74,7 +76,8 @@ class Gateway:
                 web.get("/{owner}/{repo}.git/info/refs", self._git),
                 web.post("/{owner}/{repo}.git/git-upload-pack", self._git),
                 web.post("/app/installations/{id}/access_tokens", self._grant),
-                web.get("/app/hook/config", self._hook_config),
+                web.get("/app/hook/{what:config|deliveries}", self._hook),
+                web.get("/app/hook/{what:deliveries}/{number:\\d+}", self._hook),
                 web.get(_REPO + "/pulls", self._pulls),
                 web.get(pull, self._pull),
                 web.get(pull + "/files", self._files),
@@ -101,9 +104,11 @@ class Gateway:
         if self._http is not None:
             await self._http.close()
 
-    async def send(self, event: str, payload: Mapping[str, Any]) -> int | None:
-        """Send a webhook of our own, signed; returns the answer's status, if there is one."""
-        return await self._deliver(event, str(uuid.uuid4()), json.dumps(payload).encode())
+    async def send(self, event: str, payload: Mapping[str, Any]) -> int:
+        """Send a webhook of our own; returns the answer's status, 0 for none."""
+        assert self._http is not None
+        guid = str(uuid.uuid4())
+        return await self.hooks.send(self._http, event, guid, json.dumps(payload).encode())
 
     # What passes
 
@@ -138,15 +143,25 @@ class Gateway:
             self._tokens.add(json.loads(body)["token"])
         return web.Response(status=status, headers=headers, body=body)
 
-    async def _hook_config(self, request: web.Request) -> web.Response:
-        """Say where the App's webhooks go, to whoever is the App."""
+    # The App's webhook
+
+    async def _hook(self, request: web.Request) -> web.Response:
+        """Say where the App's webhooks go, and what was sent there, to whoever is the App."""
         from aiohttp import web
 
         status, headers, body = await self._ask(request, path="/app")
         if status != HTTPStatus.OK:
             return web.Response(status=status, headers=headers, body=body)
-        hook = {"content_type": "json", "insecure_ssl": "0", "secret": "********"}
-        return web.json_response(hook | {"url": self.hook})
+        what, number = request.match_info["what"], request.match_info.get("number")
+        if what == "config":
+            hook = {"content_type": "json", "insecure_ssl": "0", "secret": "********"}
+            return web.json_response(hook | {"url": self.hooks.target})
+        if number is None:
+            return web.json_response([one.listed() for one in self.hooks.newest()])
+        found = self.hooks.delivery(int(number))
+        if found is None:
+            return web.json_response({"message": "Not Found"}, status=HTTPStatus.NOT_FOUND)
+        return web.json_response(found.whole())
 
     # Pull requests
 
@@ -193,8 +208,7 @@ class Gateway:
         if status != HTTPStatus.NOT_FOUND:
             return web.Response(status=status, headers=headers, body=body)
         pull = await self._pull_of(request)
-        kept = ("body", "closed_at", "created_at", "html_url", "id", "labels", "number", "state")
-        shown = {key: pull.get(key) for key in (*kept, "title", "updated_at", "user")}
+        shown = {key: pull.get(key) for key in _ISSUE}
         return web.json_response(shown | {"pull_request": {"url": pull["url"]}})
 
     async def _review(self, request: web.Request) -> web.Response:
@@ -298,8 +312,9 @@ class Gateway:
         identity = request.headers["X-GitHub-Delivery"]
         if whole is not None:
             body, signature = json.dumps(whole).encode(), ""
-        status = await self._deliver(event, identity, body, signature)
-        return web.Response(status=HTTPStatus.BAD_GATEWAY if status is None else status)
+        assert self._http is not None
+        status = await self.hooks.send(self._http, event, identity, body, signature)
+        return web.Response(status=status or HTTPStatus.BAD_GATEWAY)
 
     async def _completed(self, payload: dict[str, Any]) -> dict[str, Any] | None:
         """Return a payload with what it lacks; None when it lacks nothing."""
@@ -314,26 +329,6 @@ class Gateway:
             now = await self._at_head(pull)
             return None if now is pull else {**payload, "pull_request": now}
         return None
-
-    async def _deliver(
-        self, event: str, identity: str, body: bytes, signature: str = ""
-    ) -> int | None:
-        import aiohttp
-
-        if self.hook is None or self._http is None:
-            return None
-        digest = hmac.new(self._secret.encode(), body, hashlib.sha256).hexdigest()
-        headers = {
-            "Content-Type": "application/json",
-            "X-GitHub-Event": event,
-            "X-GitHub-Delivery": identity,
-            "X-Hub-Signature-256": signature or f"sha256={digest}",
-        }
-        try:
-            async with self._http.post(self.hook, data=body, headers=headers) as answer:
-                return answer.status
-        except (aiohttp.ClientError, TimeoutError):
-            return None
 
     # git
 

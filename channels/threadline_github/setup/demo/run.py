@@ -180,7 +180,7 @@ async def typed() -> AsyncIterator[str]:
 
 def told(post: Post, *, again: bool) -> str:
     """Return how the terminal shows a thing that appeared, or changed."""
-    first = f"{post.what}{' (edited)' if again and post.text else ''}"
+    first = f"{post.what}{', edited' if again and post.text else ''}{':' if post.text else ''}"
     lines = [first, f"  {post.address}", *(f"  | {line}" for line in post.text.splitlines())]
     return "\n".join([*lines, ""])
 

@@ -153,7 +153,7 @@ class Local:
         check_free(self._port)
         await self.origin.start()
         await self.gateway.start()
-        self.gateway.hook = hook
+        self.gateway.hooks.target = hook
         self._http = aiohttp.ClientSession()
         port = free_port()
         self.gateway.upstream = f"http://127.0.0.1:{port}"

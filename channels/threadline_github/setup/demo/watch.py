@@ -55,24 +55,25 @@ def news(known: Mapping[str, Post], now: Iterable[Post]) -> list[Post]:
 
 
 def _comment(comment: Mapping[str, Any]) -> Post:
-    return Post(f"comment {comment['id']}", f"{_who(comment)}:", _at(comment), _text(comment))
+    return Post(f"comment {comment['id']}", _who(comment), _at(comment), _text(comment))
 
 
 def _review(review: Mapping[str, Any]) -> Post:
     state = _STATES.get(str(review.get("state")), str(review.get("state")).lower())
-    return Post(f"review {review['id']}", f"{_who(review)} {state}:", _at(review), _text(review))
+    return Post(f"review {review['id']}", f"{_who(review)} {state}", _at(review), _text(review))
 
 
 def _line(comment: Mapping[str, Any]) -> Post:
     where = f"{comment.get('path')}:{comment.get('line') or '?'}"
-    what = f"{_who(comment)} at {where}:"
+    what = f"{_who(comment)} at {where}"
     return Post(f"line {comment['id']}", what, _at(comment), _text(comment))
 
 
 def _check(check: Mapping[str, Any]) -> Post:
     output = check.get("output") or {}
     outcome = check.get("conclusion") or str(check.get("status")).replace("_", " ")
-    title = f", {output['title']}" if output.get("title") else ""
+    done = check.get("conclusion") is not None
+    title = f", {output['title']}" if done and output.get("title") else ""
     commit = str(check.get("head_sha"))[:7]
     what = f"Check {check.get('name')} on {commit}: {outcome}{title}"
     return Post(f"check {check['id']}", what, _at(check))
