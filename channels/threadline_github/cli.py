@@ -16,13 +16,11 @@ if TYPE_CHECKING:
     from threadline.project import Project
     from threadline_github.channel import GitHubChannel
     from threadline_github.inbound.decide import Me
-    from threadline_github.setup.findings import Check
     from threadline_github.setup.manifest import Needs
     from threadline_github.setup.replay import Answered, Delivery
 
 __all__ = ["app"]
 
-_STYLES = {"ok": "green", "problem": "bold red", "note": "yellow"}
 _LONGEST = 300
 _ADMITTED = {
     "started": "a turn has started",
@@ -103,6 +101,7 @@ def doctor(
     json: options.Json = False,
 ) -> int:
     """Check credentials, permissions, webhooks, deliveries and git; print each problem's fix."""
+    from threadline.cli.checks import report
     from threadline.clock import SystemClock
     from threadline_github.setup.doctor import examine
     from threadline_github.setup.manifest import address
@@ -117,18 +116,7 @@ def doctor(
             clock=SystemClock(),
         )
     )
-    good = all(check.state != "problem" for check in checks)
-    if json:
-        output.write_json({"ok": good, "checks": [check.to_wire() for check in checks]})
-    else:
-        output.write("\n".join(line for check in checks for line in _lines(check)))
-    return exits.OK if good else exits.FAILED
-
-
-def _lines(check: Check) -> list[str]:
-    state = output.paint(check.state.ljust(8), _STYLES[check.state])
-    fix = [f"{'':9}{check.fix}"] if check.fix else []
-    return [f"{state} {check.name}: {check.said}", *fix]
+    return report(checks, json=json)
 
 
 @app.command
@@ -311,26 +299,11 @@ def _needs(project: Project, channel: GitHubChannel) -> Needs:
 
 
 def _project(path: Any, channel: str | None) -> tuple[Project, GitHubChannel]:
-    """Return a project, and the one GitHub channel that is meant.
-
-    Raises ProjectError and UsageError.
-    """
-    from threadline.cli.place import place_of
-    from threadline.cli.projects import load
+    """Return a project, and the one GitHub channel that is meant."""
+    from threadline.cli.projects import load_channel
     from threadline_github.channel import GitHubChannel
 
-    project = load(place_of(path).project)
-    found = {id_: one for id_, one in project.channels.items() if isinstance(one, GitHubChannel)}
-    if not found:
-        raise UsageError(
-            f"{path} has no GitHub channel: write channel = GitHubChannel() into "
-            "agent/channels/github.py."
-        )
-    if channel is None and len(found) > 1:
-        raise UsageError(f"{path} has several bots. Name one by --channel: {', '.join(found)}.")
-    if channel is not None and channel not in found:
-        raise UsageError(f"{path} has no GitHub channel {channel!r}, but: {', '.join(found)}.")
-    return project, found[channel or next(iter(found))]
+    return load_channel(path, GitHubChannel, channel)
 
 
 def _variable(channel: GitHubChannel, name: str) -> str:

@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from threadline.cli import exits, options, output
+from threadline.cli import options, output
 from threadline.cli.exits import UsageError
 
 if TYPE_CHECKING:
     from threadline.project import Project
     from threadline_slack.channel import SlackChannel
-    from threadline_slack.setup.findings import Check
 
 __all__ = ["app"]
 
-_STYLES = {"ok": "green", "problem": "bold red", "note": "yellow"}
 
 app = App(name="slack", help="Set up an agent's Slack app, and check it.")
 
@@ -105,6 +103,7 @@ def doctor(
     json: options.Json = False,
 ) -> int:
     """Check tokens, scopes, the way events come and the channels; print each problem's fix."""
+    from threadline.cli.checks import report
     from threadline.clock import SystemClock
     from threadline_slack.setup.doctor import examine
     from threadline_slack.setup.manifest import address, needs_of
@@ -124,18 +123,7 @@ def doctor(
             clock=SystemClock(),
         )
     )
-    good = all(check.state != "problem" for check in checks)
-    if json:
-        output.write_json({"ok": good, "checks": [check.to_wire() for check in checks]})
-    else:
-        output.write("\n".join(line for check in checks for line in _lines(check)))
-    return exits.OK if good else exits.FAILED
-
-
-def _lines(check: Check) -> list[str]:
-    state = output.paint(check.state.ljust(8), _STYLES[check.state])
-    fix = [f"{'':9}{check.fix}"] if check.fix else []
-    return [f"{state} {check.name}: {check.said}", *fix]
+    return report(checks, json=json)
 
 
 @app.command
@@ -183,26 +171,11 @@ def demo(
 
 
 def _project(path: Any, channel: str | None) -> tuple[Project, SlackChannel]:
-    """Return a project, and the one Slack channel that is meant.
-
-    Raises ProjectError and UsageError.
-    """
-    from threadline.cli.place import place_of
-    from threadline.cli.projects import load
+    """Return a project, and the one Slack channel that is meant."""
+    from threadline.cli.projects import load_channel
     from threadline_slack.channel import SlackChannel
 
-    project = load(place_of(path).project)
-    found = {id_: one for id_, one in project.channels.items() if isinstance(one, SlackChannel)}
-    if not found:
-        raise UsageError(
-            f"{path} has no Slack channel: write channel = SlackChannel() into "
-            "agent/channels/slack.py."
-        )
-    if channel is None and len(found) > 1:
-        raise UsageError(f"{path} has several bots. Name one by --channel: {', '.join(found)}.")
-    if channel is not None and channel not in found:
-        raise UsageError(f"{path} has no Slack channel {channel!r}, but: {', '.join(found)}.")
-    return project, found[channel or next(iter(found))]
+    return load_channel(path, SlackChannel, channel)
 
 
 def _environment(channel: SlackChannel) -> dict[str, str]:

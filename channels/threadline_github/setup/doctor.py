@@ -13,10 +13,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from threadline.cli.checks import Check
 from threadline.errors import ProjectError
 from threadline_github.config import API_URL, Config
 from threadline_github.setup import findings, hooks
-from threadline_github.setup.findings import SECONDS, Answer, Check
+from threadline_github.setup.findings import SECONDS, Answer
 from threadline_github.setup.manifest import Needs, site
 from threadline_github.setup.signing import signed
 
@@ -113,7 +114,7 @@ class _Examination:
         answer = await self._ask("/app", jwt)
         if isinstance(answer, Exception):
             return [findings.refused("app", "", answer, "")]
-        clock = findings.clock_check(answer.headers.get("date"), self._clock.now())
+        clock = findings.clock(answer.headers.get("date"), self._clock.now())
         if answer.status in (401, 404):
             return [findings.app_refused(answer, self._prefix), clock]
         if not answer.ok:
@@ -194,7 +195,7 @@ class _Examination:
         if isinstance(answer, Exception):
             return [findings.refused("token", "", answer, "")]
         now = self._clock.now()
-        clock = findings.clock_check(answer.headers.get("date"), now)
+        clock = findings.clock(answer.headers.get("date"), now)
         if not answer.ok:
             return [findings.token_refused(answer), clock]
         return [

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
-from typing import Any, Literal
+from typing import Any
 
+from threadline.cli.checks import Check, clock_check, why
 from threadline_github.setup.manifest import Needs, events, permissions
 
 __all__ = [
     "NETWORK",
     "SECONDS",
     "Answer",
-    "Check",
     "app_check",
     "app_refused",
-    "clock_check",
+    "clock",
     "events_check",
     "git_check",
     "installation_checks",
@@ -29,7 +28,6 @@ __all__ = [
     "scopes_check",
     "token_check",
     "token_refused",
-    "why",
 ]
 
 SECONDS = 10.0
@@ -42,20 +40,6 @@ _SOON = timedelta(days=7)
 _FEW = 0.1
 NETWORK = "Check the network, a proxy, and what GITHUB_API_URL says."
 _ACCEPT = "Whoever installed the App accepts its new permissions there: {}"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One finding; ``fix`` says what to do about a problem, or where to look for a note."""
-
-    name: str
-    state: Literal["ok", "problem", "note"]
-    said: str
-    fix: str = ""
-
-    def to_wire(self) -> dict[str, str]:
-        """Return it as JSON has it."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,20 +121,10 @@ def _expiry(text: str) -> datetime | None:
     return found.astimezone(UTC)
 
 
-def clock_check(date: str | None, now: datetime) -> Check:
+def clock(date: str | None, now: datetime) -> Check:
     """Compare the header ``Date`` of an answer with this machine's clock."""
-    try:
-        theirs = parsedate_to_datetime(date or "")
-    except ValueError:
-        return Check("clock", "note", "The server does not say what time it is.")
-    ahead = round((now - theirs).total_seconds())
-    if abs(ahead) <= _SKEW:
-        return Check("clock", "ok", "This machine's clock agrees with GitHub's.")
-    way = "ahead of" if ahead > 0 else "behind"
-    said = f"This machine's clock is {abs(ahead)} seconds {way} GitHub's."
-    return Check(
-        "clock", "problem", said, "Set it, by NTP for example: an App signs in with the time."
-    )
+    fix = "Set it, by NTP for example: an App signs in with the time."
+    return clock_check(date, now, whose="GitHub's", skew=_SKEW, fix=fix)
 
 
 # What it may, and is told
@@ -279,11 +253,6 @@ def refused(name: str, what: str, answer: Answer | Exception, fix: str) -> Check
     if isinstance(answer, TimeoutError):
         return Check(name, "problem", f"There is no answer within {SECONDS:.0f} s.", NETWORK)
     return Check(name, "problem", f"GitHub cannot be reached: {why(answer)}.", NETWORK)
-
-
-def why(error: Exception) -> str:
-    """Return why a connection failed; an error's own words may hold an address with a secret."""
-    return str(getattr(error, "strerror", None) or type(error).__name__)
 
 
 def _bot(app: Mapping[str, Any]) -> str:

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from threadline.cli.checks import Check, why
 from threadline_github.inbound.sweep import leads_to
-from threadline_github.setup.findings import SECONDS, Check, events_check, listed, why
+from threadline_github.setup.findings import SECONDS, events_check, listed
 from threadline_github.setup.manifest import Needs, events
 
 __all__ = [

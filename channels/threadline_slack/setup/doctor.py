@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from threadline.cli.checks import Check
 from threadline.errors import ProjectError
 from threadline_slack.config import API_URL, Config
 from threadline_slack.setup import findings
-from threadline_slack.setup.findings import SECONDS, Check
+from threadline_slack.setup.findings import SECONDS
 from threadline_slack.setup.manifest import Needs
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class _Examination:
             return [findings.refused("bot token", error, findings.TOKEN_FIXES, findings.AGAIN)]
         headers = {name.lower(): value for name, value in answer.headers.items()}
         whose = findings.token_check(answer.data if isinstance(answer.data, dict) else {})
-        found = [whose, findings.clock_check(headers.get("date"), self._clock.now())]
+        found = [whose, findings.clock(headers.get("date"), self._clock.now())]
         if whose.state != "ok":
             return found
         self._app = answer.get("app_id") or await _app_of(client, str(answer.get("bot_id")))

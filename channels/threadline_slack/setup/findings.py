@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
 from datetime import datetime
-from email.utils import parsedate_to_datetime
-from typing import Any, Literal
+from typing import Any
 
+from threadline.cli.checks import Check, clock_check, why
 from threadline_slack.outbound.thread import error_of
 from threadline_slack.setup.manifest import Needs, bot_events, bot_scopes
 
@@ -18,8 +17,7 @@ __all__ = [
     "SECONDS",
     "SOCKET_FIXES",
     "TOKEN_FIXES",
-    "Check",
-    "clock_check",
+    "clock",
     "events_check",
     "install_check",
     "member_checks",
@@ -54,20 +52,6 @@ APP_TOKEN = "Make an app-level token with the scope connections:write (Basic Inf
 NETWORK = "Check the network, a proxy, and what SLACK_API_URL says."
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One finding; ``fix`` says what to do about a problem, or where to look for a note."""
-
-    name: str
-    state: Literal["ok", "problem", "note"]
-    said: str
-    fix: str = ""
-
-    def to_wire(self) -> dict[str, str]:
-        """Return it as JSON has it."""
-        return asdict(self)
-
-
 # What answers mean
 
 
@@ -99,19 +83,10 @@ def scopes_check(held: str | None, needs: Needs) -> Check:
     return Check("scopes", "ok", f"All {len(wanted)} that are needed are there.{unused}")
 
 
-def clock_check(date: str | None, now: datetime) -> Check:
+def clock(date: str | None, now: datetime) -> Check:
     """Compare the header ``Date`` of an answer with this machine's clock."""
-    try:
-        theirs = parsedate_to_datetime(date or "")
-    except ValueError:
-        return Check("clock", "note", "The server does not say what time it is.")
-    ahead = round((now - theirs).total_seconds())
-    if abs(ahead) <= _SKEW:
-        return Check("clock", "ok", "This machine's clock agrees with Slack's.")
-    way = "ahead of" if ahead > 0 else "behind"
-    said = f"This machine's clock is {abs(ahead)} seconds {way} Slack's."
     fix = f"Set it, by NTP for example: Slack's signatures are good for {_SIGNED_FOR}."
-    return Check("clock", "problem", said, fix)
+    return clock_check(date, now, whose="Slack's", skew=_SKEW, fix=fix)
 
 
 def events_check(url: str, status: int, answer: Any, challenge: str, seconds: float) -> Check:
@@ -157,7 +132,7 @@ def install_check(url: str, status: int, location: str, client_id: str) -> Check
 def unreachable(name: str, url: str, error: Exception) -> Check:
     """Return that an address of the host does not answer."""
     fix = "Is the host running, and the address public? Slack calls from the internet."
-    return Check(name, "problem", f"{url} cannot be reached: {_why(error)}.", fix)
+    return Check(name, "problem", f"{url} cannot be reached: {why(error)}.", fix)
 
 
 def socket_check(connections: int | None) -> Check:
@@ -216,12 +191,7 @@ def refused(name: str, error: Exception, fixes: Mapping[str, str], otherwise: st
         return Check(name, "problem", f"Slack answers {said}.{needed}", fixes.get(said, otherwise))
     if isinstance(error, TimeoutError):
         return Check(name, "problem", f"There is no answer within {SECONDS:.0f} s.", NETWORK)
-    return Check(name, "problem", f"Slack cannot be reached: {_why(error)}.", NETWORK)
-
-
-def _why(error: Exception) -> str:
-    """Return why a connection failed; an error's own words may hold an address with a ticket."""
-    return str(getattr(error, "strerror", None) or type(error).__name__)
+    return Check(name, "problem", f"Slack cannot be reached: {why(error)}.", NETWORK)
 
 
 def _needed(error: Exception) -> str:

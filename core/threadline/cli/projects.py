@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from threadline.cli import output
+from threadline.cli.exits import UsageError
 from threadline.errors import ProjectError
 
 if TYPE_CHECKING:
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
 
     from threadline.project import Project
 
-__all__ = ["Found", "discover", "load", "load_all"]
+__all__ = ["Found", "discover", "load", "load_all", "load_channel"]
+
+C = TypeVar("C")
 
 
 @dataclass(slots=True)
@@ -76,6 +79,29 @@ def load(root: Path) -> Project:
 
     with output.kept_clean():
         return load_project(root)
+
+
+def load_channel(path: Path, kind: type[C], channel_id: str | None) -> tuple[Project, C]:
+    """Load a project, and find its one channel of a kind, or the one of this id.
+
+    Raises ProjectError and UsageError.
+    """
+    from threadline.cli.place import place_of
+
+    project = load(place_of(path).project)
+    found = {name: one for name, one in project.channels.items() if isinstance(one, kind)}
+    what = kind.__name__
+    title, example = what.removesuffix("Channel"), what.removesuffix("Channel").lower()
+    if not found:
+        raise UsageError(
+            f"{path} has no {title} channel: write channel = {what}() into "
+            f"agent/channels/{example}.py."
+        )
+    if channel_id is None and len(found) > 1:
+        raise UsageError(f"{path} has several bots. Name one by --channel: {', '.join(found)}.")
+    if channel_id is not None and channel_id not in found:
+        raise UsageError(f"{path} has no {title} channel {channel_id!r}, but: {', '.join(found)}.")
+    return project, found[channel_id or next(iter(found))]
 
 
 def _warn(warnings: Iterable[str]) -> None:

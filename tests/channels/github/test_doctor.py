@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from threadline.cli.checks import Check
 from threadline.clock import SystemClock
 from threadline_github.setup import findings, hooks
 from threadline_github.setup.doctor import examine
-from threadline_github.setup.findings import Answer, Check
+from threadline_github.setup.findings import Answer
 from threadline_github.setup.manifest import Needs, events, permissions
 from threadline_github.testing import DEFAULTS, FakeGitHub
 
@@ -217,13 +218,13 @@ async def test_a_repository_that_is_not_there(github: FakeGitHub) -> None:
 )
 def test_the_clock(ahead: int, state: str, said: str) -> None:
     date = format_datetime(NOW, usegmt=True)
-    check = findings.clock_check(date, NOW + timedelta(seconds=ahead))
+    check = findings.clock(date, NOW + timedelta(seconds=ahead))
     assert (check.state, said in check.said) == (state, True)
 
 
 @pytest.mark.parametrize("date", [None, "", "yesterday"])
 def test_no_date(date: str | None) -> None:
-    assert findings.clock_check(date, NOW).state == "note"
+    assert findings.clock(date, NOW).state == "note"
 
 
 @pytest.mark.parametrize(

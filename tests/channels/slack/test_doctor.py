@@ -13,6 +13,7 @@ import pytest
 from aiohttp import web
 
 from threadline import Agent
+from threadline.cli.checks import Check
 from threadline.clock import SystemClock
 from threadline.harness.scripted import Scripted
 from threadline.testing import TestHost
@@ -20,7 +21,6 @@ from threadline_slack import SlackChannel
 from threadline_slack.config import Config
 from threadline_slack.setup import findings
 from threadline_slack.setup.doctor import examine
-from threadline_slack.setup.findings import Check
 from threadline_slack.setup.manifest import Needs, bot_scopes
 from threadline_slack.testing import DEFAULTS, FakeSlack
 
@@ -199,13 +199,13 @@ def test_scopes_that_are_not_needed() -> None:
 )
 def test_the_clock(ahead: int, state: str, said: str) -> None:
     date = format_datetime(NOW, usegmt=True)
-    check = findings.clock_check(date, NOW + timedelta(seconds=ahead))
+    check = findings.clock(date, NOW + timedelta(seconds=ahead))
     assert (check.state, said in check.said) == (state, True)
 
 
 @pytest.mark.parametrize("date", [None, "", "yesterday"])
 def test_no_date(date: str | None) -> None:
-    assert findings.clock_check(date, NOW).state == "note"
+    assert findings.clock(date, NOW).state == "note"
 
 
 async def test_a_clock_that_is_wrong(slack: FakeSlack) -> None:

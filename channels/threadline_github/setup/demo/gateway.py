@@ -36,8 +36,10 @@ _BODY = 64 * 1024 * 1024
 _REPO = "/repos/{owner}/{repo}"
 _HOP = {"connection", "content-encoding", "content-length", "host", "keep-alive"}
 _HOP |= {"accept-encoding", "transfer-encoding", "upgrade"}
-_ISSUE = ("author_association", "body", "closed_at", "comments", "created_at", "draft", "html_url")
-_ISSUE += ("id", "labels", "number", "state", "title", "updated_at", "user")
+_ISSUE = (
+    *("author_association", "body", "closed_at", "comments", "created_at", "draft", "html_url"),
+    *("id", "labels", "number", "state", "title", "updated_at", "user"),
+)
 _DIFF = ("application/vnd.github.diff", "application/vnd.github.v3.diff")
 
 
