@@ -36,6 +36,9 @@ _JWT_SECONDS = 9 * 60  # GitHub takes ten minutes
 _BACKDATED = 60
 _SKEW = 30.0  # seconds between two clocks that are worth a second try
 _TRIES = 2
+_SETTLES = 5.0  # seconds in which a new token becomes known everywhere at GitHub
+_MOST = 900.0
+_UNKNOWN = "Bad credentials"  # what GitHub says of a token that it does not know
 _PAGE = 100
 
 Call = Callable[["GitHubAPI", dict[str, Any]], Awaitable[Any]]
@@ -154,7 +157,7 @@ class Client:
             raise GitHubRefused("The App is not installed in this repository.", 404)
         async with self._renewing[installation]:
             known = self._tokens.get(installation)
-            if known is None or known.expires_at - self._clock.now() < _MARGIN:
+            if known is None or known.expires_at - self._now() < _MARGIN:
                 known = self._tokens[installation] = await self._new(installation)
         return known.value
 
@@ -192,7 +195,7 @@ class Client:
                 if not renewed and self._has_better(error, auth, installation):
                     renewed = True
                     continue
-                raise self._understood(error, (installation, safe)) from error
+                raise self._understood(error, (installation, safe), renewed=renewed) from error
             except (httpx.HTTPError, TimeoutError) as error:
                 raise _broken(error) from error
             except (ValueError, LookupError, TypeError, AttributeError) as error:
@@ -233,6 +236,10 @@ class Client:
         self._skew = skew
         return True
 
+    def _now(self) -> datetime:
+        """Return the time by GitHub's clock, as far as it is known to differ."""
+        return self._clock.now() + timedelta(seconds=self._skew)
+
     async def _new(self, installation: int) -> _Token:
         path = f"/app/installations/{installation}/access_tokens"
 
@@ -246,7 +253,7 @@ class Client:
     def _jwt(self) -> str:
         import jwt
 
-        now = int(self._clock.now().timestamp() + self._skew)
+        now = int(self._now().timestamp())
         claims = {"iat": now - _BACKDATED, "exp": now + _JWT_SECONDS, "iss": self.config.app_id}
         try:
             return jwt.encode(claims, self._loaded(), algorithm="RS256")
@@ -279,12 +286,20 @@ class Client:
             self._api = GitHubAPI(self._http, "threadline", base_url=self.config.api_url)
         return self._api
 
-    def _understood(self, error: HTTPException, limit: tuple[int | None, bool]) -> Exception:
-        """Return what a refusal means; ``limit`` is what its rate limit is shared by."""
+    def _understood(
+        self, error: HTTPException, limit: tuple[int | None, bool], *, renewed: bool
+    ) -> Exception:
+        """Return what a refusal means; ``limit`` is what its rate limit is shared by.
+
+        A token that was just made and is refused is not known everywhere yet.
+        """
         status, headers = int(error.status_code), error.headers
         message = str(error)
-        now = self._clock.now().timestamp()
-        wait = wait_for(status, headers, message, now=now, strikes=self._strikes[limit])
+        now = self._now().timestamp()
+        strikes = self._strikes[limit]
+        wait = wait_for(status, headers, message, now=now, strikes=strikes)
+        if renewed and limit[0] is not None and message == _UNKNOWN:
+            wait = min(_SETTLES * 2.0 ** min(strikes, 10), _MOST)
         if wait is not None:
             self._strikes[limit] += 1
             return TryAgain(f"GitHub answered {status}: {message}", retry_after=wait, sent=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,15 +65,16 @@ class Receiver:
     ) -> Taken:
         """Do what a delivery asks for, until it is durable.
 
-        ``event`` is ``    requests that are closed, and ``opened`` of those-GitHub-Event``, ``delivery_id`` is ``X-GitHub-Delivery``. Raises what
+        ``event`` is ``X-GitHub-Event``, ``delivery_id`` is ``X-GitHub-Delivery``. Raises what
         :meth:`threadline.Context.send` does; then the same delivery may come again.
         """
         if self._hub.me.login is None:
             raise Unavailable("Who the bot is at GitHub is not known yet. Redeliver this later.")
         installation = _installation(payload)
         taken = Taken()
-        for number, decision in enumerate(decide(event, payload, self._hub.me, self._rules)):
-            name = delivery_id if number == 0 else f"{delivery_id}/{number}"
+        names = itertools.chain([delivery_id], (f"{delivery_id}/{n}" for n in itertools.count(1)))
+        for decision in decide(event, payload, self._hub.me, self._rules):
+            name = next(names) if isinstance(decision, Ask) else delivery_id
             found = await self._do(ctx, decision, installation, name)
             if isinstance(found, Delivery):
                 taken.deliveries.append(found)

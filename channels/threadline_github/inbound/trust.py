@@ -37,7 +37,7 @@ class Trust:
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self._rights: OrderedDict[tuple[int, str], tuple[float, bool]] = OrderedDict()
+        self._rights: OrderedDict[tuple[str, str], tuple[float, bool]] = OrderedDict()
 
     async def heard(self, ctx: Context, thread: Thread, ask: Ask) -> None:
         """Take note of who asks, and of where the code is from, before the question is sent."""
@@ -81,7 +81,7 @@ class Trust:
 
     async def _may_write(self, ctx: Context, thread: Thread, login: str) -> bool:
         """Ask GitHub what a person may do; who cannot be asked about may not."""
-        key, now = (thread.repository.id, login), ctx.clock.monotonic()
+        key, now = (thread.repository.name, login), ctx.clock.monotonic()
         kept = self._rights.get(key)
         if kept is not None and now - kept[0] < _KNOWN_SECONDS:
             return kept[1]

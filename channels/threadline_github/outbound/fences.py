@@ -52,7 +52,10 @@ class Fence:
 
 @functools.cache
 def _parser() -> MarkdownIt:
-    return MarkdownIt("commonmark", {"html": True})
+    """Return a parser of blocks; what stands within a line does not matter here."""
+    parser = MarkdownIt("commonmark", {"html": True})
+    parser.core.ruler.disable("inline")
+    return parser
 
 
 def normal(text: str) -> str:

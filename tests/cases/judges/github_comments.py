@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from tests.cases.github_world import BOT, PR, REPOSITORY, GitHubWorld, changed
 from tests.cases.judges.github_wire import one_turn
@@ -205,8 +205,13 @@ def _member(step: Step, text: str = "@agent-fixture go on", **paths: Any) -> dic
 
 async def _rights_are_looked_up(world: GitHubWorld, step: Step) -> None:
     """An association says little of a person's rights: GitHub is asked before a tool writes."""
+    rights: list[tuple[Literal["read", "write"] | None, list[str]]] = [
+        ("read", []),
+        ("write", ["shop"]),
+        (None, []),
+    ]
     for association in ("COLLABORATOR", "MEMBER"):
-        for permission, deployed in (("read", []), ("write", ["shop"]), (None, [])):
+        for permission, deployed in rights:
             async with world.fresh() as fresh:
                 if permission is None:
                     path = "/repos/*/collaborators/*/permission"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -124,12 +125,14 @@ def _heard(world: GitHubWorld, *, owner: str, installation: int | None) -> dict[
 
 async def _in_the_middle_of_a_turn(world: GitHubWorld, step: Step) -> None:
     """The answer of a turn that began before is posted in the new owner's name, or waits."""
-    for installed in (True, False):
+    for installed, working in itertools.product((True, False), repeat=2):
         async with world.fresh() as fresh:
-            await _first_turn(fresh)
+            await _first_turn(fresh, working=working)
             fresh.harness.waits = True
             fresh.github.user("dev-one").comment(fresh.pull, "@agent-fixture two")
             await fresh.until(lambda: fresh.harness.begun == 2, "the turn")
+            if working:
+                await fresh.within(60, lambda: len(fresh.said()) == 2, "the comment on it")
             await fresh.github.settled()
             before = await _transferred(fresh, step, installed=installed)
             fresh.harness.free()
@@ -138,9 +141,7 @@ async def _in_the_middle_of_a_turn(world: GitHubWorld, step: Step) -> None:
             assert 4401 not in _installations(fresh, before)
             if installed:
                 await fresh.rest()
-                assert "@agent-fixture two" in fresh.words()
-            else:
-                assert "@agent-fixture two" not in fresh.words()
+            assert ("@agent-fixture two" in fresh.words()) is installed
 
 
 async def _rights_of_before(world: GitHubWorld, step: Step) -> None:

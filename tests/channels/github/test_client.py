@@ -96,12 +96,16 @@ async def test_a_refused_token_is_renewed_once(github: FakeGitHub, client: Clien
     assert [call.status for call in github.calls("POST", COMMENTS)] == [201, 401, 201]
 
 
-async def test_a_token_that_stays_refused_is_a_refusal(github: FakeGitHub, client: Client) -> None:
-    github.user("dev-one").open_pull()
-    github.fail("POST", COMMENTS, 401, times=None)
-    error = await refused(say(client))
-    assert error.github_status == 401
-    assert len(github.calls("POST", COMMENTS)) == 2
+async def test_a_new_token_that_is_not_known_yet(github: FakeGitHub, client: Client) -> None:
+    """It takes GitHub some seconds: nothing is given up for that."""
+    pull = github.user("dev-one").open_pull()
+    github.fail("POST", COMMENTS, 401, times=4)
+    first, second = await again(say(client)), await again(say(client))
+    assert (first.retry_after, first.sent) == (5.0, False)
+    assert (second.retry_after, second.sent) == (10.0, False)
+    assert len(github.calls("POST", COMMENTS)) == 4
+    await say(client)
+    assert github.visible(pull) == ["x"]
 
 
 async def test_many_calls_at_once_share_one_new_token(github: FakeGitHub, client: Client) -> None:
@@ -186,6 +190,12 @@ async def test_a_clock_that_is_wrong(github: FakeGitHub, clock: ManualClock, min
     assert (await client.request("GET", "/app", as_app=True))["id"] == 2201
     assert (await client.request("GET", "/app", as_app=True))["id"] == 2201
     assert [call.status for call in github.calls("GET", "/app")] == [401, 200, 200]
+    github.user("dev-one").open_pull()
+    await say(client)
+    await say(client)
+    assert len(github.tokens) == 1
+    github.limit("primary", method="POST", path=COMMENTS, reset=100)
+    assert (await again(say(client))).retry_after == 100.0
     await client.close()
 
 

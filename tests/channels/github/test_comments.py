@@ -103,8 +103,7 @@ async def test_the_answer_outlasts_a_limit(kind: Any, status: Any) -> None:
     """As case G-16 has it."""
     async with at_desk() as desk:
         pull = desk.github.user(DEV).open_pull()
-        limit = {"method": "POST", "path": "*/comments", "reset": 120, "times": 2}
-        desk.github.limit(kind, status=status, **limit)
+        desk.github.limit(kind, method="POST", path="*/comments", status=status, reset=120, times=2)
         begun = desk.clock.monotonic()
         work = desk.outbox.post(desk.named(NAME, "review"), conversation(desk, pull))
         record = await desk.passing(work, seconds=20)

@@ -23,7 +23,7 @@ from threadline_github.setup.demo import story
 from threadline_github.setup.demo.gateway import Gateway, entry
 from threadline_github.setup.demo.origin import Origin
 from threadline_github.setup.demo.positions import by_line, by_position, positions
-from threadline_github.setup.demo.run import do, point, slug_of, told
+from threadline_github.setup.demo.run import do, ended, point, slug_of, told
 from threadline_github.setup.demo.seed import MEMBER, SECRET, seed, token_of
 from threadline_github.setup.demo.servers import Local
 from threadline_github.setup.demo.watch import Post, news, posts
@@ -288,10 +288,14 @@ async def test_a_webhook_passes_as_it_is_when_it_is_whole(tmp_path: Path) -> Non
         ((sent, got),) = front.upstream.hooked
         assert (got, sent["X-GitHub-Delivery"], sent["X-GitHub-Event"]) == (body, "17", "push")
         assert sent["X-Hub-Signature-256"] == headers["X-Hub-Signature-256"]
+        async with front.http.post(address, data=body, headers=headers) as answer:
+            assert answer.status == 202
+        again, _ = front.upstream.hooked[1]
+        assert again["X-GitHub-Delivery"] != "17"
         headers["X-Hub-Signature-256"] = github_signature("another", body)
         async with front.http.post(address, data=body, headers=headers) as answer:
             assert answer.status == 401
-        assert len(front.upstream.hooked) == 1
+        assert len(front.upstream.hooked) == 2
 
 
 async def test_a_webhook_gets_what_it_lacks(tmp_path: Path) -> None:
@@ -500,6 +504,24 @@ async def test_what_is_typed_is_done(line: str, done: list[Any]) -> None:
     said = await do(Recorder(), 7, line)  # type: ignore[arg-type]
     assert seen == done
     assert ("0123456" in said) == (line == "/push")
+
+
+async def test_an_end_before_the_end_is_said() -> None:
+    async def fails() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fail())
+
+    async def fail() -> None:
+        raise RuntimeError("git push: no room")
+
+    said: list[str] = []
+    for coroutine in (fails(), asyncio.sleep(0), asyncio.Event().wait()):
+        task: asyncio.Task[Any] = asyncio.create_task(coroutine)
+        await asyncio.wait([task], timeout=0.05)
+        task.cancel()
+        await asyncio.wait([task])
+        ended(task, said.append)
+    assert said == ["No more is shown: RuntimeError('git push: no room')"]
 
 
 def test_a_bots_variables_name_one_server() -> None:

@@ -352,6 +352,12 @@ class TestToldAgain:
             one.restart()
             assert "<diff" in await one.told(pull, id="d1")
 
+    async def test_a_message_that_is_prepared_once_more_is_told_all_again(self) -> None:
+        async with bench() as one:
+            pull = open_pull(one)
+            assert "<diff" in await one.told(pull, id="d1", head=pull.head)
+            assert "<diff" in await one.told(pull, id="d1", head=pull.head)
+
     async def test_what_was_cleared_is_told_to_the_next(self) -> None:
         async with bench() as one:
             pull = open_pull(one)

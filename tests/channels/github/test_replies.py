@@ -95,11 +95,24 @@ async def test_the_comment_becomes_the_answer() -> None:
         assert "/github/answer/turn_" in comment.body
 
 
-async def test_an_answer_that_is_there_at_once_is_one_call() -> None:
-    async with served(Scripted([Say("Here it is.")])) as world:
-        pull = asked(world)
-        assert await rests(world, pull) == ["Here it is."]
-        assert world.github.calls("PATCH") == []
+async def test_an_answer_that_is_there_already_is_made_at_once() -> None:
+    async with served() as world:
+        hold = world.github.hold("POST", "/repos/*/comments", "before")
+        pull = asked(world, "@agent-fixture one")
+        await until(world, lambda: hold.arrived)
+        await until(world, lambda: ends(world, pull) == 1)
+        world.github.user(DEV).comment(pull, "@agent-fixture two")
+        await until(world, lambda: ends(world, pull) == 2)
+        world.github.heal()
+        assert await rests(world, pull) == ["@agent-fixture one", "@agent-fixture two"]
+        assert world.github.comments(pull)[-1].history == []
+
+
+def ends(world: World, pull: Pull) -> int:
+    """Return how many turns have ended."""
+    session = world.session(token(pull))
+    events = session.events() if session is not None else []
+    return [one["type"] for one in events].count("turn.completed")
 
 
 async def test_without_work_being_shown_there_is_the_answer_alone() -> None:
@@ -361,8 +374,10 @@ async def test_a_review_in_an_issue_is_a_comment() -> None:
     script: list[Step] = [look_closely, Say("So.")]
     async with served(Scripted(script), tools=TOOLS) as world:
         issue = world.github.user(DEV).open_issue(body=ASK)
-        review, answer = await rests(world, issue)
-        assert answer == "So."
+        shown = await rests(world, issue)
+        assert len(shown) == 2
+        assert "So." in shown
+        (review,) = [one for one in shown if one != "So."]
         assert review.startswith("Look.\n\n")
         assert review.endswith("**`src/upload.py:2`**: Why?")
 

@@ -541,8 +541,10 @@ async def test_what_is_planted_in_git_never_runs(
     (mirror(trees) / "HEAD").write_text("ref: ../../x\n")
     (mirror(trees) / "HEAD.lock").write_text("")
     (mirror(trees) / "packed-refs.lock").write_text("")
-    (mirror(trees) / "refs" / "heads" / "main.lock").write_text("")
+    (mirror(trees) / "refs" / "pull" / "7").mkdir(parents=True, exist_ok=True)
+    (mirror(trees) / "refs" / "pull" / "7" / "head.lock").write_text("")
     (path.parent / "pull-7.index.lock").write_text("")
+    before = (path / "README.md").stat()
 
     head = origin.pull(7, {"src/new.py": "newer\n"})
     checkout = await move(trees, origin, head=head)
@@ -551,6 +553,7 @@ async def test_what_is_planted_in_git_never_runs(
     assert "+b = 3\n" in checkout.diff
     assert checkout.base == origin.sha("refs/heads/main")
     assert (mirror(trees) / "config").read_text().count("=") == 3
+    assert (path / "README.md").stat() == before  # Only what differs was written.
     assert status(path) == ""  # Nor is it left for the agent of the next turn.
     await trees.remove(REPOSITORY, 7)
     assert not ran.exists()
@@ -807,6 +810,14 @@ async def test_a_long_diff_is_cut_between_files(trees: Worktrees, origin: Origin
     assert checkout.cut == 6  # Two whole files of 2.7 MB are more than 5 MB with their marks.
     assert checkout.diff.startswith("# This diff is cut: it has 1 of 7 files;")
     assert [(file.path, file.added) for file in parse(checkout.diff)] == [("f0.txt", 27_000)]
+
+
+async def test_a_very_large_file_is_not_compared(trees: Worktrees, origin: Origin) -> None:
+    origin.pull(7, {"big.txt": "x\n" * 5_500_000})
+    checkout = await move(trees, origin)
+    assert "Binary files /dev/null and b/big.txt differ" in checkout.diff
+    assert "+b = 3\n" in checkout.diff
+    assert checkout.cut == 0
 
 
 def test_where_a_diff_is_cut() -> None:

@@ -8,19 +8,14 @@ added.
 
 from __future__ import annotations
 
-import asyncio
-import base64
 import json
-import os
-import re
 import uuid
-from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping
 from http import HTTPStatus
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from threadline_github.inbound.webhook import is_signed
+from threadline_github.setup.demo.fetch import answer, password
 from threadline_github.setup.demo.hooks import Hooks
 from threadline_github.setup.demo.positions import by_line, by_position, positions
 from threadline_github.workspace.diff import FileDiff, parse
@@ -311,11 +306,14 @@ class Gateway:
             return web.Response(status=HTTPStatus.UNAUTHORIZED)
         event = request.headers["X-GitHub-Event"]
         whole = await self._completed(json.loads(body))
-        identity = request.headers["X-GitHub-Delivery"]
+        guid = request.headers["X-GitHub-Delivery"]
+        if self.hooks.knows(guid):
+            # The server's id is the millisecond, which two events may share.
+            guid = str(uuid.uuid4())
         if whole is not None:
             body, signature = json.dumps(whole).encode(), ""
         assert self._http is not None
-        status = await self.hooks.send(self._http, event, identity, body, signature)
+        status = await self.hooks.send(self._http, event, guid, body, signature)
         return web.Response(status=status or HTTPStatus.BAD_GATEWAY)
 
     async def _completed(self, payload: dict[str, Any]) -> dict[str, Any] | None:
@@ -335,13 +333,10 @@ class Gateway:
     # git
 
     async def _git(self, request: web.Request) -> web.Response:
-        """Serve a fetch, to somebody with an installation's token.
-
-        https://git-scm.com/docs/git-http-backend
-        """
+        """Serve a fetch, to somebody with an installation's token."""
         from aiohttp import web
 
-        if _password(request.headers.get("Authorization", "")) not in self._tokens:
+        if password(request.headers.get("Authorization", "")) not in self._tokens:
             return web.Response(
                 status=HTTPStatus.UNAUTHORIZED, headers={"WWW-Authenticate": 'Basic realm="GitHub"'}
             )
@@ -352,42 +347,7 @@ class Gateway:
         for pull in await self._read(f"/repos/{name}/pulls?state=all&per_page=100") or []:
             head = (await self._at_head(pull))["head"]["sha"]
             await self._origin.point(f"refs/pull/{pull['number']}/head", head)
-        said = await _http_backend(
-            self._origin.bare,
-            request.path.partition(".git")[2],
-            {
-                "CONTENT_TYPE": request.content_type,
-                "GIT_PROTOCOL": request.headers.get("Git-Protocol", ""),
-                "QUERY_STRING": request.query_string,
-                "REQUEST_METHOD": request.method,
-            },
-            await request.read(),
-        )
-        head, _, content = said.partition(b"\r\n\r\n")
-        lines = head.decode("latin-1").split("\r\n")
-        headers = dict(re.split(r":\s*", line, maxsplit=1) for line in lines if ":" in line)
-        status = int(headers.pop("Status", "200").split()[0])
-        return web.Response(status=status, headers=headers, body=content)
-
-
-async def _http_backend(
-    repository: Path, path: str, variables: Mapping[str, str], body: bytes
-) -> bytes:
-    """Run git's CGI program for a repository; returns what it says."""
-    env = {
-        "GIT_CONFIG_GLOBAL": os.devnull,
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_HTTP_EXPORT_ALL": "1",
-        "GIT_PROJECT_ROOT": str(repository.parent),
-        "CONTENT_LENGTH": str(len(body)),
-        "PATH": os.environ.get("PATH", os.defpath),
-        "PATH_INFO": f"/{repository.name}{path}",
-    }
-    process = await asyncio.create_subprocess_exec(
-        "git", "http-backend", env=env | dict(variables), stdin=PIPE, stdout=PIPE, stderr=DEVNULL
-    )
-    said, _ = await process.communicate(body)
-    return said
+        return await answer(self._origin.bare, request)
 
 
 def entry(file: FileDiff) -> dict[str, Any]:
@@ -417,14 +377,3 @@ def _wants_diff(request: web.Request) -> bool:
 
 def _rates(headers: Mapping[str, str]) -> dict[str, str]:
     return {k: v for k, v in headers.items() if k.lower().startswith(("x-ratelimit", "link"))}
-
-
-def _password(header: str) -> str:
-    """Return the password of Basic authentication."""
-    kind, _, value = header.partition(" ")
-    if kind.lower() != "basic":
-        return ""
-    try:
-        return base64.b64decode(value, validate=True).decode().partition(":")[2]
-    except ValueError:
-        return ""

@@ -94,6 +94,10 @@ class Hooks:
         """Return the newest deliveries, newest first, as many as a page has."""
         return self._kept[: -_MOST - 1 : -1]
 
+    def knows(self, guid: str) -> bool:
+        """Tell whether there was a delivery with this id."""
+        return any(one.guid == guid for one in self._kept)
+
     def delivery(self, number: int) -> Delivery | None:
         """Return a delivery by its id."""
         return next((one for one in self._kept if one.id == number), None)

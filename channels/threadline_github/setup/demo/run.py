@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from threadline_github.channel import GitHubChannel
     from threadline_github.setup.demo.servers import Server
 
-__all__ = ["NAMES", "demo", "do", "point", "ready_text", "run", "slug_of", "told"]
+__all__ = ["NAMES", "demo", "do", "ended", "point", "ready_text", "run", "slug_of", "told"]
 
 NAMES = ("API_URL", "APP_ID", "APP_PRIVATE_KEY", "TOKEN", "WEBHOOK_SECRET")
 """The variables of a bot, after ``GITHUB_``."""
@@ -109,6 +109,7 @@ async def run(
             def ready(host: Host) -> None:
                 say(ready_text(server, project, host.base_url))
                 playing.append(asyncio.create_task(play(server, say)))
+                playing[0].add_done_callback(lambda task: ended(task, say))
 
             try:
                 await serve(host, on_ready=ready)
@@ -118,6 +119,14 @@ async def run(
                 await asyncio.gather(*playing, return_exceptions=True)
     finally:
         await server.close()
+
+
+def ended(task: asyncio.Task[None], say: Callable[[str], None]) -> None:
+    """Say why no more is shown, unless that is since all ends."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        causes = error.exceptions if isinstance(error, BaseExceptionGroup) else [error]
+        say(f"No more is shown: {'; '.join(map(repr, causes))}")
 
 
 async def play(server: Server, say: Callable[[str], None]) -> None:

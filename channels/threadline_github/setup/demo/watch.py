@@ -64,7 +64,8 @@ def _review(review: Mapping[str, Any]) -> Post:
 
 
 def _line(comment: Mapping[str, Any]) -> Post:
-    where = f"{comment.get('path')}:{comment.get('line') or '?'}"
+    line = comment.get("line") or comment.get("original_line") or "?"
+    where = f"{comment.get('path')}:{line}"
     what = f"{_who(comment)} at {where}"
     return Post(f"line {comment['id']}", what, _at(comment), _text(comment))
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from threadline_github.testing.auth import issue
 from threadline_github.testing.model import App, Installation
+from threadline_github.testing.places import stamp
 from threadline_github.testing.refusal import forbidden, not_found
 from threadline_github.testing.table import Ask, Reply, endpoint, paged
-from threadline_github.testing.wire import stamp
 
 __all__: list[str] = []
 

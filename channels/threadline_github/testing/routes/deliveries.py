@@ -9,10 +9,10 @@ import base64
 from urllib.parse import urlencode
 
 from threadline_github.testing.model import App, Hook, Json
+from threadline_github.testing.places import stamp
 from threadline_github.testing.refusal import Refusal, not_found
 from threadline_github.testing.table import Ask, Reply, endpoint
 from threadline_github.testing.webhooks import Delivery
-from threadline_github.testing.wire import stamp
 
 __all__: list[str] = []
 
