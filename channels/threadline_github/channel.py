@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -214,7 +215,7 @@ class GitHubChannel(Channel):
         head: dict[str, Any] | None = await ctx.kv.get(f"head/{session.id}")
         if head is not None and head.get("base") is not None:
             await self._trust.code(ctx, thread, fork=bool(head["fork"]))
-        return prepared
+        return replace(prepared, provisional=running)
 
     async def refuse_tool(self, ctx: Context, session: Session, tool: ToolInfo) -> str | None:
         """No tool that writes where strangers, or their code, take part."""

@@ -252,12 +252,14 @@ class ServedWorld(ABC):
         """Wait for a condition while the time stands still; return what it gave."""
         return await self.host.until(check, what)
 
-    async def within(self, seconds: float, check: Callable[[], Any], what: str) -> Any:
+    async def within(
+        self, seconds: float, check: Callable[[], Any], what: str, *, step: float = STEP
+    ) -> Any:
         """Wait for a condition, so many seconds of the case's time at most."""
         end = self.now_s + seconds
         while not (found := check()):
             assert self.now_s < end - 1e-6, f"{what} did not come within {seconds:g} s"
-            await self._step(min(STEP, end - self.now_s))
+            await self._step(min(step, end - self.now_s))
         return found
 
     async def throughout(

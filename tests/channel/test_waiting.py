@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from threadline import Channel, Context, Prepared, RouteContext
@@ -59,6 +61,46 @@ async def test_it_enters_no_running_turn_and_neither_does_what_is_behind_it(kill
         waited = [status for text, status in prepared if text.startswith("pushed")]
         assert waited
         assert set(waited) == {"queued"}
+        host.check_laws()
+
+
+class Moving(Pulls):
+    """What belongs to a message is as of the turn that runs."""
+
+    async def prepare(self, ctx: Context, delivery: DeliveryRecord) -> Prepared:
+        found = await super().prepare(ctx, delivery)
+        running = self.prepared[-1][1] == "running"
+        how = "while it ran" if running else "for its turn"
+        return replace(found, context=[f"{delivery.text}, {how}"], provisional=True)
+
+
+@pytest.mark.parametrize("steers", [True, False])
+async def test_what_is_provisional_is_prepared_once_more_for_a_turn_of_its_own(
+    steers: bool,
+) -> None:
+    prepared: list[tuple[str, str]] = []
+    harness = Gated(calls=1, hold=["call", "answer"])
+    async with TestHost(lambda: Moving(prepared), harness=harness) as host:
+        await tell(host, "said", "first")
+        await harness.gates["call"].reached()
+        if steers:
+            await tell(host, "said", "more")
+            (session,) = host.sessions()
+            await host.until(lambda: host.agent().core.prepared(session.id))
+        harness.release("call")
+        await harness.gates["answer"].reached()
+        if not steers:
+            await tell(host, "said", "more")
+        harness.release()
+        await host.rest()
+        (session,) = host.sessions()
+        told = [one["data"]["context"] for one in session.events("message.received")]
+        nudged = [one["data"]["context"] for one in session.events("nudge.delivered")]
+        assert told[0] == ["first, for its turn"]
+        assert (told[1:], nudged) == (
+            ([], [["more, while it ran"]]) if steers else ([["more, for its turn"]], [])
+        )
+        assert len(prepared) == (2 if steers else 3) + 1
         host.check_laws()
 
 

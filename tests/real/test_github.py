@@ -218,6 +218,26 @@ async def test_a_pull_request_from_its_opening_to_its_end(world: World) -> None:
     assert len(await world.comments(number)) == 3
 
 
+async def test_a_question_on_a_line_is_answered_there(world: World) -> None:
+    number = await world.open_pull()
+    await world.answered(number, "Not ready to merge")
+    await world.rested()
+    path = f"/pulls/{number}/comments"
+    (secret,) = [one for one in await world.github.read(path) if "secret" in one["body"]]
+    asked = {"body": "@pr-reviewer why is a token bad?", "in_reply_to_id": secret["id"]}
+    where = {"path": secret["path"], "line": secret["line"], "side": "RIGHT"}
+    await world.github.call("POST", path, asked | where)
+
+    async def replies() -> list[dict[str, Any]]:
+        found = [one for one in await world.github.read(path) if one["user"]["login"] == BOT]
+        return [one for one in found if one["in_reply_to_id"] == secret["id"]]
+
+    (reply,) = await world.until(replies, "a reply on the line")
+    await world.rested()
+    assert len(await replies()) == len(await world.comments(number)) == 1
+    assert "Working" in reply["body"] or "repository" in reply["body"]
+
+
 async def test_it_acts_as_the_app_and_keeps_no_credential(world: World) -> None:
     number = await world.open_pull()
     await world.answered(number, "Not ready to merge")

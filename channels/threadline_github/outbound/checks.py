@@ -122,11 +122,15 @@ class CheckRun(Place):
             await self.call("PATCH", f"/{ref}", {"status": "in_progress"})
             return
         left = list(self._state.annotations)
-        if left:
+        if left and await self._has_annotations(ref):
             there = await self.pages(f"/{ref}/annotations?per_page=100")
             known = {_identity(one) for one in there}
             left = [one for one in left if _identity(_annotation(one)) not in known]
         await self._complete(ref, left)
+
+    async def _has_annotations(self, ref: str) -> bool:
+        run = await self.call("GET", f"/{ref}")
+        return bool((run.get("output") or {}).get("annotations_count"))
 
     async def _complete(self, ref: str, annotations: Sequence[Annotation]) -> None:
         """Add annotations, 50 a call, and with the last of them the conclusion."""

@@ -26,11 +26,16 @@ PREPARE_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What was fetched: blocks the model reads before the message, and files for the workspace."""
+    """What was fetched: blocks the model reads before the message, and files for the workspace.
+
+    ``provisional``: it is as of a turn that runs. A message that is not steered into that turn is
+    prepared once more, from nothing, when its own begins.
+    """
 
     context: Sequence[str] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
     attachments: Sequence[Mapping[str, Any]] = ()
+    provisional: bool = False
 
 
 Preparer = Callable[[DeliveryRecord], "Awaitable[Prepared | None] | None"]
@@ -59,12 +64,20 @@ class Preparations:
         self._done = done
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._begun: set[int] = set()
+        self._provisional: dict[int, DeliveryRecord | None] = {}
 
     def begin_rest(self, pending: Sequence[DeliveryRecord]) -> None:
         """Start fetching for what waited for its turn, which is about to begin."""
         for delivery in pending:
-            self.begin(delivery)
-        self._begun.intersection_update(delivery.seq for delivery in pending)
+            before = self._provisional.get(delivery.seq)
+            if before is not None:
+                self._provisional[delivery.seq] = None
+                self._begun.discard(delivery.seq)
+                self._done(before)
+            self.begin(before or delivery)
+        waiting = {delivery.seq for delivery in pending}
+        self._begun &= waiting
+        self._provisional = {n: d for n, d in self._provisional.items() if n in waiting}
 
     def begin(self, delivery: DeliveryRecord) -> None:
         """Start fetching, if the delivery's channel wants to; once for each delivery."""
@@ -101,6 +114,8 @@ class Preparations:
         if self._tasks.pop(delivery.seq, None) is None:
             return
         if prepared is not None:
+            if prepared.provisional:
+                self._provisional.setdefault(delivery.seq, delivery)
             delivery = dataclasses.replace(
                 delivery,
                 context=[*delivery.context, *prepared.context],

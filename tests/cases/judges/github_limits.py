@@ -171,7 +171,7 @@ async def limits_are_waited_for(world: GitHubWorld, case: Case, _: Any) -> None:
                 await _refused(fresh, post, reply, limited)
                 if restarts:
                     await fresh.restart()
-                await fresh.within(3600, fresh.said, "the answer")
+                await fresh.within(3600, fresh.said, "the answer", step=10)
                 await fresh.rest()
                 assert fresh.words() == [reply["text"]]
                 if restarts:
@@ -226,7 +226,7 @@ async def _while_it_works(world: GitHubWorld, post: Step, stub: Step, reply: Ste
     for times in (1, 2):
         async with world.fresh() as fresh:
             await _refused(fresh, post, reply, {**stub, "times": times}, working=True)
-            await fresh.within(600, fresh.said, "the answer")
+            await fresh.within(600, fresh.said, "the answer", step=10)
             await fresh.rest()
             assert fresh.words() == [reply["text"]]
             assert len(fresh.github.calls("POST", COMMENTS)) == times + 1

@@ -120,7 +120,7 @@ async def a_redelivery_is_the_same(world: GitHubWorld, case: Case, _: Any) -> No
             await fresh.rest()
             before = fresh.session().types
             for second_ in (late["at_s"], 3 * 86_400 - 60) if together else (late["at_s"],):
-                await fresh.at(second_, stride=600)
+                await fresh.at(second_, stride=3600)
                 assert (await fresh.post(late)).ok
                 await fresh.rest()
                 assert fresh.session().types == before

@@ -515,12 +515,11 @@ async def test_an_end_before_the_end_is_said() -> None:
         raise RuntimeError("git push: no room")
 
     said: list[str] = []
-    for coroutine in (fails(), asyncio.sleep(0), asyncio.Event().wait()):
-        task: asyncio.Task[Any] = asyncio.create_task(coroutine)
-        await asyncio.wait([task], timeout=0.05)
-        task.cancel()
+    stopped = asyncio.create_task(asyncio.Event().wait())
+    stopped.cancel()
+    for task in (asyncio.create_task(fails()), asyncio.create_task(asyncio.sleep(0)), stopped):
         await asyncio.wait([task])
-        ended(task, said.append)
+        ended(task, said.append)  # type: ignore[arg-type]
     assert said == ["No more is shown: RuntimeError('git push: no room')"]
 
 

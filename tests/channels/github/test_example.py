@@ -293,6 +293,24 @@ async def test_a_question_is_answered_in_the_same_conversation(
         assert len(session.events("turn.completed")) == 3
 
 
+async def test_a_question_on_a_line_is_answered_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with served(monkeypatch) as world:
+        pull = await world.opened()
+        await world.says(pull, "Not ready to merge")
+        (secret,) = [one for one in world.github.review_comments(pull) if "secret" in one.body]
+        world.github.user(MEMBER).review_comment(
+            pull, secret.path, 8, "@pr-reviewer what is wrong with a token here?", reply_to=secret
+        )
+
+        def replies() -> list[str]:
+            found = world.github.review_comments(pull)
+            bot = [one for one in found if one.author.login == "pr-reviewer[bot]"]
+            return [one.body for one in bot if one.reply_to == secret.id]
+
+        await world.github.until(lambda: any("read the repository" in one for one in replies()))
+        assert len(replies()) == 1
+
+
 async def test_the_check_can_be_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async with served(monkeypatch) as world:
         pull = await world.opened()
