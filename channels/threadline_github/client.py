@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gidgethub import HTTPException
     from gidgethub.httpx import GitHubAPI
 
-__all__ = ["DIFF", "JSON", "Client", "GitHubRefused"]
+__all__ = ["DIFF", "JSON", "Client", "GitHubRefused", "NotInstalled"]
 
 JSON = "application/vnd.github+json"
 DIFF = "application/vnd.github.diff"
@@ -53,6 +53,10 @@ class GitHubRefused(ThreadlineError):
     def __init__(self, message: str, github_status: int) -> None:
         super().__init__(message)
         self.github_status = github_status
+
+
+class NotInstalled(GitHubRefused):
+    """There is no such installation, or not any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +158,7 @@ class Client:
         if self.config.token is not None:
             return self.config.token
         if installation is None:
-            raise GitHubRefused("The App is not installed in this repository.", 404)
+            raise NotInstalled("The App is not installed in this repository.", 404)
         async with self._renewing[installation]:
             known = self._tokens.get(installation)
             if known is None or known.expires_at - self._now() < _MARGIN:
@@ -247,7 +251,12 @@ class Client:
             answer = await api.post(path, data={}, accept=JSON, **auth)
             return _Token(str(answer["token"]), datetime.fromisoformat(answer["expires_at"]))
 
-        made: _Token = await self._called(call, None, as_app=True, safe=True)
+        try:
+            made: _Token = await self._called(call, None, as_app=True, safe=True)
+        except GitHubRefused as error:
+            if error.github_status != 404:
+                raise
+            raise NotInstalled(str(error), error.github_status) from error
         return made
 
     def _jwt(self) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 from threadline import Context, EventContext, TryAgain
-from threadline_github.client import JSON, Client, GitHubRefused
+from threadline_github.client import JSON, Client, GitHubRefused, NotInstalled
 from threadline_github.config import Config
 from threadline_github.inbound.decide import Me
 from threadline_github.inbound.names import Names, Repository, Thread
@@ -14,6 +15,7 @@ from threadline_github.inbound.names import Names, Repository, Thread
 __all__ = ["Hub"]
 
 _ME = "me"
+T = TypeVar("T")
 
 
 class Hub:
@@ -78,10 +80,32 @@ class Hub:
         repository = await self.names.now(ctx, repository)
         if repository.installation is not None:
             return repository.installation
+        return await self._looked_up(ctx, repository)
+
+    async def _looked_up(self, ctx: Context, repository: Repository) -> int:
+        """Ask GitHub for the installation in a repository, and keep it."""
         path = f"/repos/{repository.name}/installation"
         found = await self.client.request("GET", path, as_app=True)
-        now = await self.names.installed(ctx, repository.id, int(found["id"]))
-        return now.installation
+        number = int(found["id"])
+        await self.names.installed(ctx, repository.id, number)
+        return number
+
+    async def _acting(
+        self,
+        ctx: Context,
+        repository: Repository,
+        call: Callable[[Repository, int | None], Awaitable[T]],
+    ) -> T:
+        """Call as who acts in a repository now; once more where the App was installed anew."""
+        repository = await self.names.now(ctx, repository)
+        known = await self.installation(ctx, repository)
+        try:
+            return await call(repository, known)
+        except NotInstalled:
+            found = await self._looked_up(ctx, repository)
+            if found == known:
+                raise
+        return await call(repository, found)
 
     async def request(
         self,
@@ -94,28 +118,36 @@ class Hub:
         accept: str = JSON,
     ) -> Any:
         """Call ``/repos/<name><path>``; raises TryAgain or GitHubRefused."""
-        repository = await self.names.now(ctx, repository)
-        installation = await self.installation(ctx, repository)
-        return await self.client.request(
-            method,
-            f"/repos/{repository.name}{path}",
-            data,
-            installation=installation,
-            accept=accept,
-        )
+
+        async def call(now: Repository, installation: int | None) -> Any:
+            return await self.client.request(
+                method,
+                f"/repos/{now.name}{path}",
+                data,
+                installation=installation,
+                accept=accept,
+            )
+
+        return await self._acting(ctx, repository, call)
 
     async def pages(
         self, ctx: Context, repository: Repository, path: str, *, most: int = 1000
     ) -> list[Any]:
         """Return the items of a list below ``/repos/<name>``, at most so many."""
-        repository = await self.names.now(ctx, repository)
-        installation = await self.installation(ctx, repository)
-        whole = f"/repos/{repository.name}{path}"
-        return await self.client.pages(whole, installation=installation, most=most)
+
+        async def call(now: Repository, installation: int | None) -> list[Any]:
+            whole = f"/repos/{now.name}{path}"
+            return await self.client.pages(whole, installation=installation, most=most)
+
+        return await self._acting(ctx, repository, call)
 
     async def git_token(self, ctx: Context, repository: Repository) -> str:
         """Return a token for git over HTTP, that lives for another five minutes at least."""
-        return await self.client.token(await self.installation(ctx, repository))
+
+        async def call(_: Repository, installation: int | None) -> str:
+            return await self.client.token(installation)
+
+        return await self._acting(ctx, repository, call)
 
     def credential(self, repository: Repository) -> str:
         """Return whose rate limit a call in a repository counts against."""

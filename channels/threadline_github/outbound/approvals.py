@@ -1,6 +1,7 @@
 """What is said of a tool call that waits for a person; no I/O.
 
 It is decided over HTTP or on the command line, or in another channel: nobody presses a button here.
+What the tool is given is not shown, since a repository may be public.
 """
 
 from __future__ import annotations
@@ -9,13 +10,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-import orjson
-
-from threadline_github.outbound.words import code, public, quoted
+from threadline_github.outbound.words import public, quoted
 
 __all__ = ["asked", "decided"]
 
-_INPUT = 2_500
 _OUTCOMES = {
     "approved": "Approved",
     "denied": "Denied",
@@ -26,7 +24,6 @@ _OUTCOMES = {
 
 def asked(
     tool: str,
-    input_: Any,
     approvers: Sequence[Any] | None,
     expires_at: str | None,
     *,
@@ -39,27 +36,22 @@ def asked(
     until = f" It expires at {_moment(expires_at)}." if expires_at else ""
     command = f"threadline session approve {session_id} {call_id}"
     return (
-        f"**Approval needed**: the agent wants to run {quoted(tool)}.\n\n{_input(input_)}\n\n"
-        f"{who}{until} It is decided where the agent runs, with {quoted(command)} (or `deny`), or "
-        "over HTTP."
+        f"**Approval needed**: the agent wants to run {quoted(tool)}. {who}{until}\n\n"
+        f"It is decided where the agent runs, with {quoted(command)} (or `deny`), or over HTTP; "
+        "what the tool is to do is shown there."
     )
 
 
 def decided(
-    tool: str, input_: Any, decision: str, by: Mapping[str, Any] | None, reason: str | None
+    tool: str, decision: str, by: Mapping[str, Any] | None, reason: str | None
 ) -> str:
     """Return the comment on a call that was decided: what it was, and by whom."""
     outcome = _OUTCOMES.get(decision, decision.capitalize())
     by_whom = f" by {quoted(str(by.get('name') or by.get('id')))}" if by else ""
     said = reason if reason and decision != "superseded" else ""
     why = "\n\n" + "\n".join(f"> {line}" for line in public(said).split("\n")) if said else ""
-    return f"**{outcome}**{by_whom}: {quoted(tool)}{why}\n\n{_input(input_)}"
+    return f"**{outcome}**{by_whom}: {quoted(tool)}{why}"
 
 
 def _moment(at: str) -> str:
     return f"{datetime.fromisoformat(at).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-
-
-def _input(value: Any) -> str:
-    shown = orjson.dumps(value, option=orjson.OPT_INDENT_2, default=str).decode()
-    return code(shown if len(shown) <= _INPUT else f"{shown[:_INPUT]}\n…", "json")

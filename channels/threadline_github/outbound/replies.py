@@ -92,7 +92,6 @@ class Replies:
         self._working.wait(ctx, f"{quoted(data.tool_name)} needs an approval")
         text = approvals.asked(
             data.tool_name,
-            data.input,
             data.approvers,
             data.expires_at,
             session_id=event.session_id,
@@ -105,7 +104,7 @@ class Replies:
         self._working.wait(ctx, "")
         asked = await _call(ctx, data.call_id)
         tool = str(asked.get("toolName") or data.call_id)
-        text = approvals.decided(tool, asked.get("input"), data.decision, data.by, data.reason)
+        text = approvals.decided(tool, data.decision, data.by, data.reason)
         await self._approval(ctx, data.call_id, text)
 
     async def _approval(self, ctx: EventContext, call_id: str, text: str) -> None:

@@ -158,14 +158,10 @@ class Mirror:
         await disk.to_the_end(self._sweep)
         wanted = ("+refs/heads/*:refs/heads/*", f"+refs/pull/{number}/head:refs/pull/{number}/head")
         if not anew and await disk.to_the_end(self._usable):
-            try:
-                await disk.to_the_end(self._put_right)
-                await self._fetch(self.path, source, wanted)
-                return
-            except GitFailed as error:
-                if error.reason != "damaged":
-                    raise
-        await self._make(source, wanted)
+            await disk.to_the_end(self._put_right)
+            await self._fetch(self.path, source, wanted)
+        else:
+            await self._make(source, wanted)
 
     async def fetch_commit(self, source: Source, sha: str) -> bool:
         """Fetch a commit that no ref leads to, or not yet; tell whether it is there."""

@@ -93,9 +93,11 @@ async def run(
         raise TimeoutError(f"{words[0]} did not end within {timeout:g} seconds.") from None
     finally:
         clean = in_thread(functools.partial(_clean, below, home), "end-command", daemon=False)
-        await _to_the_end(clean)
-        if transport is not None:
-            await _close(transport, capture)
+        try:
+            await _to_the_end(clean)
+        finally:
+            if transport is not None:
+                await _close(transport, capture)
     return capture.result(transport.get_returncode())
 
 

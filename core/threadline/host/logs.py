@@ -16,6 +16,7 @@ from threadline import ndjson
 __all__ = ["LogBook", "configure"]
 
 KEPT = 2000
+_CHATTY = ("httpx", "httpx2")  # a line for each call
 
 
 class LogBook:
@@ -66,6 +67,8 @@ def configure(book: LogBook, *, level: str = "info", json_lines: bool | None = N
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
+    for chatty in _CHATTY:
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     root = logging.getLogger()
     root.handlers = [_Bridge()]
     root.setLevel(max(threshold, logging.INFO))

@@ -9,26 +9,20 @@ import pytest
 from threadline_github.outbound.approvals import asked, decided
 
 
-def waiting(input_: Any = None, **more: Any) -> str:
+def waiting(**more: Any) -> str:
     given: dict[str, Any] = {"approvers": None, "expires_at": None, **more}
-    return asked("deploy", input_, **given, session_id="ses_1", call_id="c1")
+    return asked("deploy", **given, session_id="ses_1", call_id="c1")
 
 
 def test_a_call_that_waits_says_what_who_and_how() -> None:
-    said = waiting({"to": "prod"}, approvers=["user:alice"], expires_at="2025-10-09T09:53:20Z")
+    said = waiting(approvers=["user:alice"], expires_at="2025-10-09T09:53:20Z")
     assert said == (
-        "**Approval needed**: the agent wants to run `deploy`.\n\n"
-        '```json\n{\n  "to": "prod"\n}\n```\n\n'
-        "To be decided by `user:alice`. It expires at 2025-10-09 09:53 UTC. "
+        "**Approval needed**: the agent wants to run `deploy`. To be decided by `user:alice`. "
+        "It expires at 2025-10-09 09:53 UTC.\n\n"
         "It is decided where the agent runs, with `threadline session approve ses_1 c1` "
-        "(or `deny`), or over HTTP."
+        "(or `deny`), or over HTTP; what the tool is to do is shown there."
     )
-    assert "Whoever the tool lets may decide. It is decided" in waiting()
-
-
-def test_no_input_ends_its_block_or_fills_the_comment() -> None:
-    assert '````json\n"```"\n````' in waiting("```")
-    assert len(waiting("x" * 100_000)) < 4_000
+    assert "Whoever the tool lets may decide.\n\nIt is decided" in waiting()
 
 
 @pytest.mark.parametrize(
@@ -43,8 +37,7 @@ def test_no_input_ends_its_block_or_fills_the_comment() -> None:
 def test_a_decided_call_says_who_and_why(
     decision: str, by: dict[str, Any] | None, reason: str | None, said: str
 ) -> None:
-    text = decided("deploy", {"to": "prod"}, decision, by, reason)
+    text = decided("deploy", decision, by, reason)
     assert text.startswith(said)
-    assert '"to": "prod"' in text
     assert ("> Not\n> now, @\u200borg/team." in text) is (decision == "denied")
     assert "interrupted" not in text

@@ -228,3 +228,18 @@ async def test_without_secrets_the_host_says_what_is_missing(
     with pytest.raises(ProjectError, match="GITHUB_WEBHOOK_SECRET is not set"):
         await host.start()
     await host.close()
+
+
+async def test_an_app_that_was_installed_anew_goes_on() -> None:
+    harness = Gated(hold=["answer"])
+    async with served(harness, working=False) as world:
+        pull = opened(world)
+        await harness.gates["answer"].reached()
+        (old,) = world.github.app.installations
+        world.github.uninstall(old)
+        new = world.github.install(old.account)
+        harness.release()
+        await world.github.until(lambda: len(world.github.visible(pull)) == 1)
+        call = world.github.calls("POST", "/repos/*/issues/*/comments")[-1]
+        assert call.status == 201
+        assert new.id != old.id

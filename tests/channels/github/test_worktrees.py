@@ -702,7 +702,9 @@ async def test_a_killed_host_leaves_nothing_half_made(
     assert not list(mirror(trees).parent.glob("*.part"))
 
 
-@pytest.mark.parametrize("harm", ["no objects", "empty", "no packs", "a file", "a link", "a ref"])
+@pytest.mark.parametrize(
+    "harm", ["no objects", "empty", "no packs", "a file", "a link", "a ref", "one object"]
+)
 async def test_a_mirror_that_is_damaged_is_made_anew(
     trees: Worktrees, origin: Origin, tmp_path: Path, harm: str
 ) -> None:
@@ -716,6 +718,13 @@ async def test_a_mirror_that_is_damaged_is_made_anew(
     elif harm == "no packs":
         for pack in (place / "objects" / "pack").iterdir():
             pack.unlink()
+    elif harm == "one object":
+        blob = system_git("rev-parse", "refs/heads/main:README.md", cwd=place)
+        for pack in (place / "objects" / "pack").glob("*.pack"):
+            data = pack.rename(tmp_path / "pack").read_bytes()
+            system_git("unpack-objects", "-q", cwd=place, stdin=data)
+        (place / "objects" / blob[:2] / blob[2:]).unlink()
+        (path / "README.md").write_text("to be put right")
     elif harm == "a ref":
         (place / "refs" / "heads").mkdir(exist_ok=True)
         (place / "refs" / "heads" / "main").write_text("")
