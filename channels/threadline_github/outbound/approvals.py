@@ -42,9 +42,7 @@ def asked(
     )
 
 
-def decided(
-    tool: str, decision: str, by: Mapping[str, Any] | None, reason: str | None
-) -> str:
+def decided(tool: str, decision: str, by: Mapping[str, Any] | None, reason: str | None) -> str:
     """Return the comment on a call that was decided: what it was, and by whom."""
     outcome = _OUTCOMES.get(decision, decision.capitalize())
     by_whom = f" by {quoted(str(by.get('name') or by.get('id')))}" if by else ""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from threadline.testing.gates import CallGate
 from threadline_github.testing.api import Call
-from threadline_github.testing.faults import Fault, Gate
+from threadline_github.testing.faults import Fault
 from threadline_github.testing.github import FakeGitHub
 from threadline_github.testing.model import (
     Account,
@@ -28,12 +29,12 @@ __all__ = [
     "Account",
     "App",
     "Call",
+    "CallGate",
     "Check",
     "Comment",
     "Delivery",
     "FakeGitHub",
     "Fault",
-    "Gate",
     "Hook",
     "Installation",
     "Issue",

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from threadline.testing.pulse import Pulse
 from threadline_github.testing.auth import Caller, Doors
 from threadline_github.testing.faults import Fault, Faults
 from threadline_github.testing.model import Repository
-from threadline_github.testing.pulse import Pulse
 from threadline_github.testing.refusal import Refusal, not_found
 from threadline_github.testing.routes import ENDPOINTS
 from threadline_github.testing.table import Ask, Desk, Endpoint, Reply, decoded

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from threadline.clock import Clock
+from threadline.testing.gates import CallGate, Place
 
 if TYPE_CHECKING:
     from threadline_github.testing.api import Call
 
-__all__ = ["Fault", "Faults", "Gate", "Place", "fits"]
+__all__ = ["Fault", "Faults", "fits"]
 
-Place: TypeAlias = Literal["before", "after"]
 When: TypeAlias = "Callable[[Call], bool] | None"
 
 _SECONDARY = (
@@ -33,24 +32,6 @@ _PHRASES = {
 }
 
 
-class Gate:
-    """A place where calls wait: ``before`` their effect, or ``after`` it, before the answer."""
-
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        self.arrived = 0
-        self._open = asyncio.Event()
-
-    def release(self) -> None:
-        """Let the calls that wait go on, and those that come."""
-        self._open.set()
-
-    async def arrive(self) -> None:
-        """Be a call that comes here."""
-        self.arrived += 1
-        await self._open.wait()
-
-
 @dataclass(slots=True)
 class Fault:
     """What happens to the calls that meet it; see :class:`Faults` for what each does."""
@@ -65,7 +46,7 @@ class Fault:
     effect: bool = False
     drop: Place | None = None
     delay: float = 0.0
-    gate: Gate | None = None
+    gate: CallGate | None = None
 
 
 class Faults:
@@ -162,9 +143,9 @@ class Faults:
         *,
         times: int | None = None,
         when: When = None,
-    ) -> Gate:
+    ) -> CallGate:
         """Let calls wait before their effect, or after it, until the gate is released."""
-        gate = Gate(place)
+        gate = CallGate(place)
         self._add(Fault(method, path, times, when or _any, gate=gate))
         return gate
 

@@ -27,13 +27,13 @@ from typing import Any, Self
 from aiohttp import web
 
 from threadline.clock import Clock, SystemClock
+from threadline.testing.pulse import Pulse
 from threadline.testing.serving import end, listen
 from threadline_github.testing.activity import Activity
 from threadline_github.testing.api import Api
 from threadline_github.testing.events import Publisher
 from threadline_github.testing.faults import Faults
 from threadline_github.testing.people import Person
-from threadline_github.testing.pulse import Pulse
 from threadline_github.testing.reading import Reading
 from threadline_github.testing.smart import SmartHttp
 from threadline_github.testing.state import Options, State

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from threadline.testing.pulse import Pulse
 from threadline_github.testing.api import Api, Call
 from threadline_github.testing.faults import fits
 from threadline_github.testing.model import (
@@ -15,7 +16,6 @@ from threadline_github.testing.model import (
     Review,
     ReviewComment,
 )
-from threadline_github.testing.pulse import Pulse
 from threadline_github.testing.seeding import Seeding
 from threadline_github.testing.webhooks import Delivery
 

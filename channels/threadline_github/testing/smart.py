@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
+from threadline.testing.pulse import Pulse
 from threadline_github.testing.auth import Doors
 from threadline_github.testing.git import ENVIRON
 from threadline_github.testing.model import Repository
-from threadline_github.testing.pulse import Pulse
 from threadline_github.testing.refusal import Refusal
 from threadline_github.testing.state import State
 

@@ -18,9 +18,9 @@ from urllib.parse import urlencode
 import aiohttp
 
 from threadline.testing.inbound import github_signature
+from threadline.testing.pulse import Pulse
 from threadline_github.testing.hookfaults import HookFaults
 from threadline_github.testing.model import Hook, Json
-from threadline_github.testing.pulse import Pulse
 from threadline_github.testing.state import State
 
 __all__ = ["Delivery", "Webhooks"]

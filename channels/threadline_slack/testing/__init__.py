@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from threadline.testing.gates import CallGate
 from threadline_slack.testing.api import Call
-from threadline_slack.testing.faults import ApiGate, Fault
+from threadline_slack.testing.faults import Fault
 from threadline_slack.testing.interactions import Interaction
 from threadline_slack.testing.model import (
     ALL_SCOPES,
@@ -30,11 +31,11 @@ __all__ = [
     "DEFAULTS",
     "AgentThread",
     "Answer",
-    "ApiGate",
     "App",
     "Attempt",
     "Bot",
     "Call",
+    "CallGate",
     "Channel",
     "Delivery",
     "FakeSlack",

@@ -12,10 +12,10 @@ from typing import Any
 
 from aiohttp import web
 
+from threadline.testing.pulse import Pulse
 from threadline_slack.testing.faults import Fault, Faults
 from threadline_slack.testing.methods import METHODS
 from threadline_slack.testing.model import App, Install, Json
-from threadline_slack.testing.pulse import Pulse
 from threadline_slack.testing.rates import Rates
 from threadline_slack.testing.refusal import Refusal
 from threadline_slack.testing.table import Ask, Desk, Method

@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
+from threadline.testing.gates import CallGate, Place
 from threadline_slack.testing.model import Json
 
 if TYPE_CHECKING:
     from threadline_slack.testing.api import Call
 
-__all__ = ["ApiGate", "Fault", "Faults", "Place"]
-
-Place: TypeAlias = Literal["before", "after"]
-
-
-class ApiGate:
-    """A place where calls wait: ``before`` their effect, or ``after`` it, before the answer."""
-
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        self.arrived = 0
-        self._open = asyncio.Event()
-
-    def release(self) -> None:
-        """Let the calls that wait go on, and those that come."""
-        self._open.set()
-
-    async def arrive(self) -> None:
-        """Be a call that comes here."""
-        self.arrived += 1
-        await self._open.wait()
+__all__ = ["Fault", "Faults"]
 
 
 @dataclass(slots=True)
@@ -48,7 +28,7 @@ class Fault:
     effect: bool = False
     drop: Place | None = None
     delay: float = 0.0
-    gate: ApiGate | None = None
+    gate: CallGate | None = None
     text: str | None = None
 
 
@@ -135,9 +115,9 @@ class Faults:
         *,
         times: int | None = None,
         when: Callable[[Json], bool] | None = None,
-    ) -> ApiGate:
+    ) -> CallGate:
         """Let calls wait before their effect, or after it, until the gate is released."""
-        gate = ApiGate(place)
+        gate = CallGate(place)
         self._add(Fault(method, times, when or _any, gate=gate))
         return gate
 

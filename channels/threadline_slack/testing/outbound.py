@@ -10,9 +10,9 @@ from typing import Any
 
 import aiohttp
 
+from threadline.testing.pulse import Pulse
 from threadline_slack.testing.eventfaults import EventFaults
 from threadline_slack.testing.model import App, Json
-from threadline_slack.testing.pulse import Pulse
 from threadline_slack.testing.signing import signed
 from threadline_slack.testing.sockets import Sockets
 from threadline_slack.testing.state import State

@@ -8,10 +8,10 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
+from threadline.testing.pulse import Pulse
 from threadline_slack.testing.activity import Activity, Author
 from threadline_slack.testing.interactions import Interactions
 from threadline_slack.testing.model import Install, Json
-from threadline_slack.testing.pulse import Pulse
 from threadline_slack.testing.state import State
 from threadline_slack.testing.uploads import Uploads
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from threadline.testing.pulse import Pulse
 from threadline_slack.testing.api import Call, WebApi
 from threadline_slack.testing.methods.agents import session_of, status_of
 from threadline_slack.testing.model import AgentThread, Message, View
 from threadline_slack.testing.outbound import Delivery, Outbound
-from threadline_slack.testing.pulse import Pulse
 from threadline_slack.testing.state import State
 from threadline_slack.testing.views import Views
 from threadline_slack.testing.wire import visible_text

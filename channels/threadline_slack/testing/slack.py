@@ -26,6 +26,7 @@ from typing import Any, Self
 from aiohttp import web
 
 from threadline.clock import Clock, SystemClock
+from threadline.testing.pulse import Pulse
 from threadline.testing.serving import end, listen
 from threadline_slack.testing.activity import Activity
 from threadline_slack.testing.agentuser import Hands
@@ -37,7 +38,6 @@ from threadline_slack.testing.model import App
 from threadline_slack.testing.outbound import Answer, Outbound
 from threadline_slack.testing.pages import Pages
 from threadline_slack.testing.people import Bot, Person
-from threadline_slack.testing.pulse import Pulse
 from threadline_slack.testing.reading import Reading
 from threadline_slack.testing.seeding import Seeding
 from threadline_slack.testing.setup import Checks

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
+from threadline.testing.pulse import Pulse
 from threadline_slack.testing.model import App, Json
-from threadline_slack.testing.pulse import Pulse
 from threadline_slack.testing.state import State
 
 __all__ = ["Socket", "Sockets"]
