@@ -25,6 +25,7 @@ from threadline import (
     TryAgain,
     TurnCompleted,
     TurnFailed,
+    TurnStarted,
 )
 from threadline.channel.context import Context
 from threadline.channel.outbox import PROGRESS_SECONDS
@@ -1098,3 +1099,47 @@ async def test_idle_sessions_are_forgotten_and_their_places_kept(
     await desk.rest()
     assert len(target.posts) == 9
     assert target.calls == ["send"] * 9
+
+
+def announcing(target: Room) -> Channel:
+    """Return a channel whose first words of a turn become its answer, or why there is none."""
+    channel = answering(target)
+
+    @channel.on("turn.started")
+    async def started(event: Event[TurnStarted], ctx: EventContext) -> None:
+        await ctx.post(target, "Working…", answers=True)
+        await ctx.post(target, "A note of its own.")
+
+    @channel.on("turn.failed")
+    async def failed(event: Event[TurnFailed], ctx: EventContext) -> None:
+        if event.data.code == "stopped":
+            await ctx.post(target, "Stopped.", answers=True)
+
+    return channel
+
+
+async def test_what_a_turn_begins_with_becomes_its_answer(desks: Callable[..., Desk]) -> None:
+    target = Full()
+    desk = await desks(lambda: announcing(target)).start()
+    desk.speaker.ending.clear()
+    await desk.say("hello", "d1")
+    await desk.until(lambda: target.texts() == ["hello", "A note of its own."], tick=0.01)
+    await desk.kill()
+    await desk.start()
+    desk.speaker.ending.set()
+    await desk.rest()
+    assert target.texts() == ["hello (attempt 2)", "A note of its own.", "A note of its own."]
+    assert len({post.id for post in target.posts.values()}) == 3
+
+
+async def test_what_a_turn_begins_with_may_say_that_it_was_stopped(
+    desks: Callable[..., Desk],
+) -> None:
+    target = Full()
+    desk = await desks(lambda: announcing(target)).start()
+    delivery = await desk.say("say one two", "d1")
+    await desk.until(lambda: len(target.posts) == 2, tick=0.01)
+    assert target.texts()[0] == "Working…"
+    await desk.agent.core.stop(delivery.session_id)
+    await desk.rest()
+    assert target.texts()[0] == "Stopped."
