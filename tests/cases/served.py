@@ -66,7 +66,7 @@ def encoded(body: Any) -> bytes:
 
 
 class ServedWorld(ABC):
-    """One host; ``options`` are those of the channel, ``agent`` of the agent.
+    """One host; ``options`` are those of the channel, ``agent`` of the agent, ``serving`` its own.
 
     The clock begins at the time of the cases' signatures. ``kind`` is the channel's id and the kind
     of the people who speak there.
@@ -81,6 +81,7 @@ class ServedWorld(ABC):
         self.disk = FailingDisk()
         self.options: dict[str, Any] = {}
         self.agent: dict[str, Any] = {}
+        self.serving: dict[str, Any] = {}
         self.env: dict[str, str] = {}
         self.saved: dict[str, str] = {}
         self.not_covered: list[str] = []
@@ -132,7 +133,12 @@ class ServedWorld(ABC):
             await self._opened()
         if self._given is None:
             self._given = TestHost(
-                self._agent, root=self.root, clock=self.clock, disk=self.disk, channel_id=self.kind
+                self._agent,
+                root=self.root,
+                clock=self.clock,
+                disk=self.disk,
+                channel_id=self.kind,
+                **self.serving,
             )
         self._configure()
         prefix = f"{self.kind.upper()}_"
@@ -180,6 +186,11 @@ class ServedWorld(ABC):
     async def restart(self) -> None:
         """Stop and start on the same state root."""
         await self.host.stop()
+        await self.start()
+
+    async def crash(self) -> None:
+        """Let the power fail, and start on what is left."""
+        await self.host.kill(power_cut=True)
         await self.start()
 
     async def stop(self) -> None:

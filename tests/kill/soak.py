@@ -5,12 +5,9 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import random
-import signal
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +15,7 @@ from pathlib import Path
 from tests.kill.checks import at_rest, check
 from tests.kill.host import HostProcess
 from tests.kill.load import Load
+from tests.kill.soak_shared import command, report
 
 __all__ = ["Report", "soak"]
 
@@ -45,11 +43,7 @@ class Report:
             f"{self.retries} requests tried again, {self.repeats} repeats, {self.stops} stops, "
             f"{self.resumed} streams resumed, {self.seconds:.0f} s"
         )
-        if not self.problems:
-            return f"{head}: every promise was kept."
-        more = len(self.problems) - 40
-        shown = [*self.problems[:40], *([f"and {more} more"] if more > 0 else [])]
-        return "\n- ".join([f"{head}:", *shown])
+        return report(head, self.problems, "every promise was kept")
 
 
 async def soak(
@@ -131,33 +125,7 @@ async def _unchanged(host: HostProcess, load: Load) -> list[str]:
 
 def main() -> int:
     """Run from the command line; 1 when a promise was broken."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--deliveries", type=int, default=5000)
-    parser.add_argument("--kills", type=int, default=30)
-    parser.add_argument("--clients", type=int, default=32)
-    parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--seconds", type=float, default=900.0)
-    parser.add_argument("--keep", type=Path, help="run in this folder and leave it")
-    options = parser.parse_args()
-    # So that the host is ended too when this is.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
-    print(f"seed {seed}", flush=True)
-    with tempfile.TemporaryDirectory(prefix="threadline-soak-") as folder:
-        place = options.keep or Path(folder)
-        place.mkdir(parents=True, exist_ok=True)
-        report = asyncio.run(
-            soak(
-                place,
-                deliveries=options.deliveries,
-                kills=options.kills,
-                clients=options.clients,
-                seed=seed,
-                seconds=options.seconds,
-            )
-        )
-    print(report)
-    return 1 if report.problems else 0
+    return command(__doc__, soak, {"deliveries": 5000, "kills": 30, "clients": 32})
 
 
 if __name__ == "__main__":

@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import random
 import sys
-import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -20,11 +18,11 @@ from tests.kill.host import HostProcess
 from tests.kill.outbound.checks import check, settle
 from tests.kill.outbound.load import Rooms
 from tests.kill.outbound.service import Service
+from tests.kill.soak_shared import AGAIN, command, listed, report
 
 __all__ = ["Report", "soak"]
 
 PROJECT = Path(__file__).parent / "outbound" / "project"
-AGAIN = 0.2
 SETTLE_SECONDS = 60.0
 
 
@@ -42,16 +40,11 @@ class Report:
 
     def __str__(self) -> str:
         """Return a few lines for people."""
-        counts = ", ".join(f"{count} {name}" for name, count in sorted(self.counts.items()))
         head = (
             f"{self.messages} messages in {self.sessions} rooms, {self.kills} kills, {self.struck} "
-            f"of them between call and receipt; {counts}; {self.seconds:.0f} s"
+            f"of them between call and receipt; {listed(self.counts)}; {self.seconds:.0f} s"
         )
-        if not self.problems:
-            return f"{head}: every answer is there once."
-        more = len(self.problems) - 40
-        shown = [*self.problems[:40], *([f"and {more} more"] if more > 0 else [])]
-        return "\n- ".join([f"{head}:", *shown])
+        return report(head, self.problems, "every answer is there once")
 
 
 async def soak(
@@ -148,31 +141,7 @@ async def _unchanged(host: HostProcess, service: Service) -> list[str]:
 
 def main() -> int:
     """Run from the command line; 1 when a promise was broken."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--messages", type=int, default=2000)
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--clients", type=int, default=24)
-    parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--seconds", type=float, default=900.0)
-    parser.add_argument("--keep", type=Path, help="run in this folder and leave it")
-    options = parser.parse_args()
-    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
-    print(f"seed {seed}", flush=True)
-    with tempfile.TemporaryDirectory(prefix="threadline-soak-") as folder:
-        place = options.keep or Path(folder)
-        place.mkdir(parents=True, exist_ok=True)
-        report = asyncio.run(
-            soak(
-                place,
-                messages=options.messages,
-                kills=options.kills,
-                clients=options.clients,
-                seed=seed,
-                seconds=options.seconds,
-            )
-        )
-    print(report)
-    return 1 if report.problems else 0
+    return command(__doc__, soak, {"messages": 2000, "kills": 20, "clients": 24})
 
 
 if __name__ == "__main__":

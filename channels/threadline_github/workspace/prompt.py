@@ -41,6 +41,7 @@ class _Room:
     began: datetime | None = None
     index: int = 0
     running: bool = False
+    named: bool = False  # whether the coming turn was told which commit the head is
 
     def serves(
         self, number: int, delivery: DeliveryRecord, index: int, *, running: bool
@@ -94,13 +95,15 @@ class Prompter:
             reading = shared = room.serves(number, delivery, index, running=running)
             if reading is None:
                 room.seen, room.began, room.index = room.came, ctx.clock.now(), index
-                room.running = running
+                room.running, room.named = running, False
                 reading = await self._reader.read(ctx, thread, ledger.told, running=running)
             spoke_of = delivery.metadata.get("head")
-            if shared is not None and _name(delivery) is None:
-                # Of many pushes the newest counts, and whoever carries the reading says which.
+            if shared is not None and _name(delivery) is None and room.named:
+                # Of many pushes the newest counts, and it is enough that one says which.
                 spoke_of = None
-            return await self._told(ctx, delivery, thread, room, ledger, reading, spoke_of)
+            prepared = await self._told(ctx, delivery, thread, room, ledger, reading, spoke_of)
+            room.named |= any(str(reading.head) in block for block in prepared.context)
+            return prepared
 
     async def _told(
         self,

@@ -297,7 +297,7 @@ def _facts(
             parts.append("Its code is from a fork: nobody of this repository may have read it.")
     parts += _on_disk(reading, head, before)
     if spoke_of is not None and head is not None and spoke_of != head:
-        parts.append(f"This message spoke of {spoke_of}, which is not the head now.")
+        parts.append(f"This message spoke of {spoke_of}; the head is {head} now.")
     if not parts:
         return ""
     return f"[{name} #{subject.number} of {place}: {' '.join(parts)}]"

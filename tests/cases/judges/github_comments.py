@@ -56,7 +56,8 @@ async def no_bot_answers_itself(world: GitHubWorld, case: Case, _: Any) -> None:
     """What the agent wrote or changed starts nothing; nor do other bots, unless they are listed."""
     steps = steps_of(case)
     everything = {"mention", "comment", "command", "edited", "review"}
-    for options in ({}, {"on": everything}, {"bots": {"helper[bot]"}}):
+    listed = {"helper[bot]", "dev-one", BOT}
+    for options in ({}, {"on": everything}, {"on": everything, "bots": listed}):
         async with world.fresh() as fresh:
             await fresh.start(**options)
             for step in (*steps, *_by_the_agent(steps[0])):
@@ -148,6 +149,13 @@ async def edits_and_deletions(world: GitHubWorld, case: Case, _: Any) -> None:
                 assert (await fresh.post(step, signed=True)).ok
             await fresh.rest()
             assert fresh.session().types == before
+    async with world.fresh() as fresh:
+        await fresh.start()
+        for action in ("deleted", "pinned", "unpinned"):
+            gone = changed(handled[0], delivery=f"d-{action}", action=action)
+            assert (await fresh.post(gone, signed=True)).ok
+        await fresh.rest()
+        fresh.untouched()
     async with world.fresh() as fresh:
         await fresh.start(on={"mention", "comment"})
         await fresh.post(handled[0])

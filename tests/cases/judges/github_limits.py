@@ -41,6 +41,7 @@ async def tokens_are_renewed(world: GitHubWorld, case: Case, _: Any) -> None:
                 assert fresh.words() == ["done", "more"]
                 _in_time(fresh)
                 _kept_nowhere(fresh, logs)
+    await _shortly_before_its_end(world, post, reply)
     await _refused_at_once(world, post, reply)
     await _refused_for_good(world, post, reply)
 
@@ -104,6 +105,19 @@ def _files(world: GitHubWorld) -> Iterator[bytes]:
     for path in world.root.rglob("*"):
         if path.is_file() and not path.is_symlink():
             yield path.read_bytes()
+
+
+async def _shortly_before_its_end(world: GitHubWorld, post: Step, reply: Step) -> None:
+    """A token that is good for a few minutes more is not used any more."""
+    for code in (False, True):
+        async with world.fresh(code=code) as fresh:
+            await _long_turn(fresh, post, working=False)
+            await fresh.at(3600 - 120, stride=30)
+            await fresh.play({**reply, "at_s": fresh.now_s})
+            await fresh.within(60, lambda: fresh.words() == ["done"], "the answer")
+            await _another_turn(fresh)
+            assert fresh.now_s < 3600
+            _in_time(fresh)
 
 
 async def _refused_at_once(world: GitHubWorld, post: Step, reply: Step) -> None:
@@ -170,16 +184,29 @@ async def limits_are_waited_for(world: GitHubWorld, case: Case, _: Any) -> None:
                 limited = _limited(fresh, {**stub, **changes})
                 await _refused(fresh, post, reply, limited)
                 if restarts:
-                    await fresh.restart()
+                    await fresh.crash()
+                (waits,) = await _ledger(fresh)
+                assert "intentAt" in waits
                 await fresh.within(3600, fresh.said, "the answer", step=10)
                 await fresh.rest()
                 assert fresh.words() == [reply["text"]]
+                (done,) = await _ledger(fresh)
+                assert done["ref"] == f"issues/comments/{fresh.said()[0].id}"
                 if restarts:
                     assert len(fresh.github.calls("POST", COMMENTS)) <= stub["times"] + 1
                 else:
                     _waited(fresh, wait, grows=grows, times=stub["times"])
     await _while_it_works(world, post, stub, reply)
     await _a_decision_stands(world, post, reply)
+
+
+async def _ledger(world: GitHubWorld) -> list[dict[str, Any]]:
+    """Return what the ledger says of what was posted for the one message there is."""
+    (delivery_id,) = world.accepted
+    answer = await world.http({"method": "GET", "path": f"/v1/deliveries/{delivery_id}"})
+    assert answer.status == 200
+    found: list[dict[str, Any]] = answer.json()["outbound"]
+    return found
 
 
 def _limited(world: GitHubWorld, stub: Step) -> dict[str, Any]:
@@ -244,6 +271,5 @@ async def _a_decision_stands(world: GitHubWorld, post: Step, reply: Step) -> Non
         await fresh.pass_(600, stride=60)
         assert len(fresh.github.calls("POST", COMMENTS)) == 1
         assert fresh.said() == []
-        (session,) = fresh.sessions()
-        (posted,) = fresh.host.agent().store.outbound(session.id)
-        assert "Resource not accessible" in (posted.failure or "")
+        (posted,) = await _ledger(fresh)
+        assert "Resource not accessible" in posted["failure"]

@@ -116,6 +116,8 @@ async def a_redelivery_is_the_same(world: GitHubWorld, case: Case, _: Any) -> No
                 assert answer is not None
                 assert answer.ok
             await fresh.rest()
+            if together:
+                await fresh.crash()
             await fresh.play(restart)
             await fresh.rest()
             before = fresh.session().types
@@ -287,6 +289,11 @@ async def _read_no_further(world: GitHubWorld, size: int) -> None:
     endless = await pour(world.host.url, HOOK, _pieces(80 * MEBI), length=None)
     _refused(endless.answer, 400, 413)
     assert endless.sent < 60 * MEBI
+    async with world.fresh() as fresh:
+        fresh.serving["max_body"] = 2 * size
+        await fresh.start()
+        whole = await pour(fresh.host.url, HOOK, _pieces(size), length=size)
+        _refused(whole.answer, 401)
     elsewhere = await pour(world.host.url, "/v1/session", _pieces(24 * MEBI), length=24 * MEBI)
     _refused(elsewhere.answer, 413)
 

@@ -219,7 +219,7 @@ class TestPullRequest:
             new = one.github.user("dev-two").push(pull)
             said = await one.told(pull, head=old)
             assert f"Its head is {new}." in said
-            assert f"This message spoke of {old}, which is not the head now." in said
+            assert f"This message spoke of {old}; the head is " in said
             assert (await one.head())["sha"] == new
 
     async def test_a_message_is_no_earlier_comment(self) -> None:

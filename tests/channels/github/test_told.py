@@ -200,7 +200,7 @@ class TestFirst:
         assert "(There is no description.)" in said
 
     def test_what_the_message_spoke_of(self) -> None:
-        assert f"This message spoke of {OLD}, which is not the head now." in tell(
+        assert f"This message spoke of {OLD}; the head is {HEAD} now." in tell(
             whole(), spoke_of=OLD
         )
         assert "spoke of" not in tell(whole(), spoke_of=HEAD)
