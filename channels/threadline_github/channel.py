@@ -41,6 +41,7 @@ from threadline_github.inbound.trust import Trust
 from threadline_github.inbound.webhook import is_signed, parse
 from threadline_github.outbound.replies import Replies
 from threadline_github.workspace.prompt import Prompter
+from threadline_github.workspace.underway import is_under_way
 from threadline_github.workspace.worktrees import Worktrees
 
 __all__ = ["GitHubChannel"]
@@ -124,6 +125,7 @@ class GitHubChannel(Channel):
             opened=self._opened,
         )
         self._background: list[asyncio.Task[None]] = []
+        self._early: set[str] = set()
         Replies(self, self.hub, working=working, check=check)
         self.on("session.waiting")(self._rests)
         self.post(
@@ -210,12 +212,24 @@ class GitHubChannel(Channel):
         thread = await self.hub.names.thread(ctx, token) if token is not None else None
         if session is None or thread is None:
             return None
-        running = session.status in _RUNS
+        running = await self._runs(session, delivery)
         prepared = await self._prompter.gather(ctx, delivery, thread, running=running)
         head: dict[str, Any] | None = await ctx.kv.get(f"head/{session.id}")
         if head is not None and head.get("base") is not None:
             await self._trust.code(ctx, thread, fork=bool(head["fork"]))
         return replace(prepared, provisional=running)
+
+    async def _runs(self, session: Session, delivery: DeliveryRecord) -> bool:
+        """Tell whether a turn has the working folder, be it one that waits to go on.
+
+        What was prepared once while one had it, is prepared again for a turn of its own.
+        """
+        again = delivery.delivery_id in self._early
+        self._early.discard(delivery.delivery_id)
+        runs = session.status in _RUNS or (not again and await is_under_way(session))
+        if runs:
+            self._early.add(delivery.delivery_id)
+        return runs
 
     async def refuse_tool(self, ctx: Context, session: Session, tool: ToolInfo) -> str | None:
         """No tool that writes where strangers, or their code, take part."""

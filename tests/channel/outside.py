@@ -87,9 +87,10 @@ class Searchable(Room):
 class Full(Searchable):
     """Its posts can be changed and taken back, too."""
 
-    async def edit(self, ref: str, post: Post) -> None:
+    async def edit(self, ref: str, post: Post) -> str | None:
         """Change a post."""
         await self._call("edit", lambda: self.posts.update({ref: post}))
+        return None
 
     async def remove(self, ref: str) -> None:
         """Take a post back."""

@@ -599,3 +599,22 @@ async def test_a_patient_target_is_given_up_as_well(box: Box) -> None:
     record = await box.post(target, seconds=86_400)
     assert record.failure == "TryAgain: not now"
     assert len(target.calls) == 13
+
+
+class Moving(Full):
+    """A post that is changed is another one afterwards."""
+
+    async def edit(self, ref: str, post: Post) -> str:
+        await super().edit(ref, post)
+        self.posts[f"{ref}+"] = self.posts.pop(ref)
+        return f"{ref}+"
+
+
+async def test_an_edit_may_give_another_reference(box: Box) -> None:
+    target = Moving()
+    await box.post(target)
+    assert (await box.post(target, "better")).ref == "ref-1+"
+    box.restart()
+    assert (await box.post(target, "best")).ref == "ref-1++"
+    assert target.texts() == ["best"]
+    assert box.store.records["p"].ref == "ref-1++"

@@ -40,7 +40,7 @@ class Conversation(Place):
         """Look for the comment among the bot's own."""
         return await self._found("issues", post)
 
-    async def edit(self, ref: str, post: Post) -> None:
+    async def edit(self, ref: str, post: Post) -> str:
         """Change the comment; one that somebody deleted meanwhile is made anew."""
         try:
             await self.rewrite(ref, post)
@@ -49,9 +49,10 @@ class Conversation(Place):
                 raise
             there = await self.find(post)
             if there is None:
-                await self.send(post)
-            else:
-                await self.rewrite(there, post)
+                return await self.send(post)
+            await self.rewrite(there, post)
+            return there
+        return ref
 
     async def rewrite(self, ref: str, post: Post) -> None:
         """Change the comment; raises GitHubRefused with 404 when it is gone."""

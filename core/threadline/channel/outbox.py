@@ -291,7 +291,7 @@ class _Attempt:
             self._maybe_sent = True
             self.ref = _reference(await target.send(post), post)
         elif self._edits and isinstance(target, CanEdit):
-            await target.edit(self.ref, post)
+            self.ref = _found(await target.edit(self.ref, post), "edit") or self.ref
         return self.ref
 
     def failed(self, error: BaseException) -> Exception:
@@ -325,11 +325,11 @@ def _is_ours(error: BaseException) -> bool:
     return not stray or task is None or task.cancelling() > 0
 
 
-def _found(ref: object) -> str | None:
+def _found(ref: object, by: str = "find") -> str | None:
     if ref is None or ref == "":
         return None
     if isinstance(ref, bool) or not isinstance(ref, str | int):
-        raise TypeError(f"find() returned {type(ref).__name__}; it returns a reference or None.")
+        raise TypeError(f"{by}() returned {type(ref).__name__}; it returns a reference or None.")
     return str(ref)
 
 

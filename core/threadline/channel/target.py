@@ -124,8 +124,8 @@ class CanFind(Protocol):
 class CanEdit(Protocol):
     """A target whose posts can be changed."""
 
-    async def edit(self, ref: str, post: Post) -> None:
-        """Make the post say what ``post`` says."""
+    async def edit(self, ref: str, post: Post) -> str | None:
+        """Make the post say what ``post`` says; return its reference if that is another one now."""
 
 
 @runtime_checkable

@@ -185,12 +185,12 @@ async def a_closed_one_is_answered_and_cleaned_up(world: GitHubWorld, case: Case
     """In either order the comment has its answer, and the folder goes when no turn runs."""
     comment, closed = steps_of(case)
     for order in ((comment, closed), (closed, comment)):
-        for on in (None, {"mention", "closed"}):
+        for on, gap in ((None, 0), (None, 0.1), ({"mention", "closed"}, 0.1)):
             async with world.fresh(code=True) as fresh:
                 fresh.harness.waits = True
                 await fresh.start(**({} if on is None else {"on": on}))
                 for number, step in enumerate(order):
-                    answer = await fresh.play({**step, "at_s": 0.1 * number})
+                    answer = await fresh.play({**step, "at_s": gap * number})
                     assert answer is not None
                     assert answer.ok
                 await fresh.until(lambda: fresh.harness.begun == 1, "the turn")
@@ -203,6 +203,7 @@ async def a_closed_one_is_answered_and_cleaned_up(world: GitHubWorld, case: Case
                 await _gone(fresh, folder)
                 _answered(fresh, comment, closed, told=on is not None and order[0] is comment)
                 assert not fresh.events("turn.failed")
+    await _closed_while_it_is_fetched(world, comment, closed)
     await _closed_in_the_middle(world, comment, closed)
 
 
@@ -217,6 +218,24 @@ def _answered(world: GitHubWorld, comment: Step, closed: Step, *, told: bool) ->
     assert world.accepted == [_id(comment), *([_id(closed)] if told else [])]
     assert world.session(PR).replies[0].startswith("@agent-fixture thanks, closing")
     assert world.words() == world.session(PR).replies
+
+
+async def _closed_while_it_is_fetched(world: GitHubWorld, comment: Step, closed: Step) -> None:
+    """The turn that waits for its code has it when it begins."""
+    async with world.fresh(code=True) as fresh:
+        fresh.harness.waits = True
+        fresh.git.seconds = 5
+        await fresh.start()
+        await fresh.post(comment)
+        await fresh.until(lambda: fresh.git.waiting, "the clone")
+        assert (await fresh.post(closed)).ok
+        await fresh.within(60, lambda: fresh.harness.begun, "the turn")
+        folder = fresh.harness.folders[0]
+        here = (folder / "up.py").exists
+        await fresh.throughout(fresh.now_s + 20, here, "the folder of the turn")
+        fresh.harness.free()
+        await fresh.rest()
+        await _gone(fresh, folder)
 
 
 async def _closed_in_the_middle(world: GitHubWorld, comment: Step, closed: Step) -> None:

@@ -137,9 +137,7 @@ async def test_a_card_is_good_after_a_restart_and_expires() -> None:
     async with asking() as (world, card):
         await world.host.restart()
         world.slack.app.request_url = world.host.url + EVENTS
-        await world.clock.sleeping()
-        await world.clock.elapse(3700)
-        await world.slack.until(lambda: not buttons(world.slack.message(card.ts)))
+        await world.in_time(lambda: not buttons(world.slack.message(card.ts)), step=30)
         assert "*Expired*" in words(world.slack.message(card.ts))
         assert "*drop_table*" in words(world.slack.message(card.ts))
         assert (await world.slack.user(OTHER).click(card, APPROVE, stale=True)).ok

@@ -139,8 +139,7 @@ async def test_a_host_starts_and_stops_while_there_is_no_socket(
         assert not world.slack.sockets()
         gate.release()
         monkeypatch.undo()
-        await world.clock.elapse(2)
-        await world.slack.until(world.slack.sockets)
+        await world.in_time(world.slack.sockets)
         ts = world.say(f"<@{BOT}> hello")
         assert (await world.shown(2, ts))[1:] == ["hello"]
         await world.host.stop()

@@ -96,8 +96,7 @@ async def test_slack_being_away_delays_a_command() -> None:
         world.slack.fail("chat.postMessage", error="fatal_error", times=2)
         assert (await world.slack.user(PERSON).command("/helper", "late", channel=CHANNEL)).ok
         await world.slack.until(lambda: world.slack.calls("chat.postMessage"))
-        while not world.slack.messages(CHANNEL):
-            await world.clock.elapse(1)
+        await world.in_time(lambda: world.slack.messages(CHANNEL))
         root = await root_of(world)
         assert (await world.shown(2, root.ts))[-1] == "late"
 
@@ -129,8 +128,7 @@ async def test_a_command_stops_what_runs_in_its_channel() -> None:
         assert answer.body["text"] == "Nothing is running here."
         root = world.say(f"<@{BOT}> one")
         world.say("a long job", channel=DM)
-        await harness.gates["answer"].reached()
-        await world.slack.until(lambda: len(world.accepted) == 2)
+        await harness.gates["answer"].held_up(2)
         answer = await person.command("/helper", "status", channel=CHANNEL)
         assert answer.body["text"] == "The agent is working since less than a minute."
         answer = await person.command("/helper", "stop", channel=CHANNEL)

@@ -380,12 +380,7 @@ async def test_what_is_not_true_goes_as_soon_as_slack_lets_it(
         fault(world.slack, "reactions.add")
         harness.release()
         await world.shown(4, first)
-
-        async def passed() -> bool:
-            await world.clock.elapse(1)
-            return marks(world, more) == {ANSWERED}
-
-        await world.host.until(passed)
+        await world.in_time(lambda: marks(world, more) == {ANSWERED}, step=0.5)
 
 
 # Restarts

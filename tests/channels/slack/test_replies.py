@@ -229,8 +229,7 @@ async def test_s114_an_end_waits_for_what_is_on_its_way() -> None:
         await world.shown(2, ts)
         gate = world.slack.hold("chat.appendStream", "before")
         harness.gates[0].set()
-        await world.host.elapse(2)
-        await world.slack.until(lambda: gate.arrived)
+        await world.in_time(lambda: gate.arrived)
         for one in harness.gates:
             one.set()
         await world.session(ts).event("turn.completed")
@@ -250,9 +249,7 @@ async def test_s113_behind_a_dead_stream_another_goes_on() -> None:
         assert first.stream is not None
         first.stream.state = "errored"
         harness.gates[0].set()
-        await world.session(ts).event("message.appended", 2)
-        await world.host.elapse(5)
-        assert world.slack.visible(CHANNEL, ts)[1:] == ["One ", "two "]
+        await world.in_time(lambda: world.slack.visible(CHANNEL, ts)[1:] == ["One ", "two "])
         for one in harness.gates:
             one.set()
         assert await ended(world, ts) == ["One ", "two three."]
@@ -262,8 +259,7 @@ async def test_a_long_answer_rolls_over_in_good_places() -> None:
     harness = Halves(LONG[:30_000], LONG[30_000:])
     async with served(harness, reply="stream") as world:
         ts = world.say(f"<@{BOT}> go")
-        while len(world.slack.messages(CHANNEL, ts)) < 4:
-            await world.host.elapse(2)
+        await world.in_time(lambda: len(world.slack.messages(CHANNEL, ts)) >= 4)
         harness.gate.set()
         said = await ended(world, ts)
         assert "\n\n".join(one.strip("\n") for one in said).split() == LONG.split()
@@ -299,9 +295,8 @@ async def test_an_append_of_which_nobody_knows_is_mended(fault: str) -> None:
         else:
             world.slack.fail("chat.stopStream", "internal_error", effect=True)
         harness.gate.set()
-        await world.session(ts).event("turn.completed")
-        await world.host.elapse(10)
-        assert await ended(world, ts) == ["The first half, and the second."]
+        said = await world.passing(ended(world, ts))
+        assert said == ["The first half, and the second."]
 
 
 # Without streams: a message that is edited
@@ -353,10 +348,7 @@ async def test_outside_of_threads_a_message_is_edited() -> None:
         world.slack.user(PERSON).post(DM, "go")
         await world.slack.until(lambda: len(world.slack.messages(DM)) == 2)
         # The next edit waits for its time, which begins when the first has been answered.
-        async with asyncio.timeout(30):
-            while "first" not in world.slack.visible(DM)[1]:
-                await world.host.elapse(1)
-                await asyncio.sleep(0.005)
+        await world.in_time(lambda: "first" in world.slack.visible(DM)[1])
         assert unfinished(world.slack.messages(DM))
         harness.gate.set()
         await world.slack.until(lambda: "second" in world.slack.visible(DM)[1])
@@ -610,18 +602,16 @@ async def test_many_streams_keep_to_the_limits() -> None:
         for ts in asked:
             await world.host.until(lambda: world.session(ts) is not None)  # noqa: B023
             await world.session(ts).event("message.appended")
-        await world.host.elapse(50)
+        await world.in_time(lambda: len(world.slack.calls("chat.startStream")) >= 10)
+        await world.host.elapse(50 - world.clock.monotonic())
         assert len(world.slack.calls("chat.startStream")) == 10
         harness.gate.set()
-        for _ in range(120):
-            await world.host.elapse(1)
-            if all(len(world.slack.messages(CHANNEL, ts)) == 2 for ts in asked):
-                break
+        await world.in_time(
+            lambda: all(len(world.slack.messages(CHANNEL, ts)) == 2 for ts in asked), step=0.5
+        )
         for ts in asked:
-            resting = asyncio.ensure_future(ended(world, ts))
-            while not resting.done():
-                await world.host.elapse(1)
-            assert await resting == ["The first half, and the second."]
+            said = await world.passing(ended(world, ts), step=0.5)
+            assert said == ["The first half, and the second."]
 
 
 # Feedback

@@ -119,12 +119,8 @@ async def play(program: list[tuple[Any, ...]], *, streams: bool, end: str) -> No
             world.say("stop", thread=ts)
             await world.slack.settled()
         puppet.news.set()
-        resting = asyncio.ensure_future(ended(world, ts))
-        for _ in range(400):
-            await world.host.elapse(2.5, step=2.5)
-            if resting.done():
-                break
-        judge(await resting, "".join(puppet.said).split(), end)
+        said = await world.passing(ended(world, ts), step=1.0)
+        judge(said, "".join(puppet.said).split(), end)
 
 
 def judge(said: list[str], words: list[str], end: str) -> None:

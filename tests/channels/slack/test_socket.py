@@ -254,8 +254,7 @@ async def test_a_wrong_token_is_said_once_and_tried_slowly(world: World) -> None
         assert "connections:write" in said["hint"]
         assert sockets.health.trouble == "invalid_auth"
         world.slack.heal(fault)
-        await world.clock.elapse(120)
-        await world.up(sockets)
+        await passing(world.clock, world.up(sockets), step=1)
 
 
 async def test_socket_mode_switched_off_is_said_once_and_tried_slowly(world: World) -> None:
@@ -359,8 +358,8 @@ async def test_s06_what_could_not_be_taken_comes_again_and_is_taken(world: World
         world.say("hello")
         await world.slack.until(lambda: world.said("slack.not_acknowledged"))
         world.take.refuse = False
-        await world.clock.elapse(3)
-        await world.slack.until(lambda: world.slack.deliveries()[0].accepted)
+        accepted = world.slack.until(lambda: world.slack.deliveries()[0].accepted)
+        await passing(world.clock, accepted)
         assert world.take.taken == ["hello", "hello"]
         assert [one.number for one in world.slack.deliveries()[0].attempts] == [0, 1]
 
@@ -440,8 +439,8 @@ async def test_an_acknowledgement_that_is_lost_ends_nothing(world: World) -> Non
         await world.slack.until(lambda: sockets.health.last_hello and world.slack.sockets())
         world.take.opened.set()
         await world.slack.until(lambda: world.said("slack.acknowledgement_lost"))
-        await world.clock.elapse(60)
-        await world.slack.until(lambda: world.slack.deliveries()[0].accepted)
+        accepted = world.slack.until(lambda: world.slack.deliveries()[0].accepted)
+        await passing(world.clock, accepted, step=1)
 
 
 # The end

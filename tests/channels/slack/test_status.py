@@ -24,11 +24,7 @@ def said(world: World) -> list[str]:
 
 async def status(world: World, ts: str, text: str) -> None:
     """Let time pass until a thread's status holds a text."""
-    for _ in range(200):
-        if text in world.slack.status(CHANNEL, ts):
-            return
-        await world.host.elapse(0.1)
-    raise AssertionError(f"{text!r} was not shown; there were {said(world)}")
+    await world.in_time(lambda: text in world.slack.status(CHANNEL, ts))
 
 
 async def over(world: World, ts: str) -> None:
@@ -134,8 +130,7 @@ async def test_s124_it_goes_though_the_answer_cannot_be_posted() -> None:
         await world.slack.until(lambda: said(world)[-1:] == [""])
         assert world.slack.status(CHANNEL, ts) == ""
         world.slack.heal()
-        await world.host.elapse(10)
-        await world.session(ts).rest()
+        await world.passing(world.session(ts).rest())
 
 
 async def test_s124_it_is_taken_away_again_when_that_fails() -> None:
@@ -146,9 +141,8 @@ async def test_s124_it_is_taken_away_again_when_that_fails() -> None:
         world.slack.fail(METHOD, "internal_error", times=2)
         world.say("stop", thread=ts)
         await world.session(ts).event("turn.failed")
-        await world.host.elapse(2, step=0.1)
-        assert world.slack.status(CHANNEL, ts) == ""
-        assert said(world)[-3:] == ["", "", ""]
+        await world.in_time(lambda: said(world)[-3:] == ["", "", ""])
+        await world.slack.until(lambda: world.slack.status(CHANNEL, ts) == "")
         await world.session(ts).rest()
 
 

@@ -100,8 +100,7 @@ async def test_a_first_post_without_replies_is_answered_in_the_channel_once() ->
         world.slack.drop("chat.postMessage", "after", when=lambda args: not args.get("thread_ts"))
         ts = world.say(f"<@{BOT}> hello")
         await world.slack.until(lambda: len(world.slack.visible(CHANNEL)) == 2)
-        await world.clock.elapse(5)
-        await answered(world, ts)
+        await world.passing(answered(world, ts))
         _, said = world.slack.visible(CHANNEL)
         assert f"<@{PERSON}>" in world.slack.messages(CHANNEL)[-1].text
         assert "hello" in said
@@ -114,8 +113,7 @@ async def test_an_answer_in_its_thread_is_there_once(lost: bool) -> None:
             world.slack.drop("chat.postMessage", "after")
         ts = world.say(f"<@{BOT}> hello")
         await world.slack.until(lambda: len(world.slack.visible(CHANNEL, ts)) == 2)
-        await world.clock.elapse(5)
-        (record,) = await answered(world, ts)
+        (record,) = await world.passing(answered(world, ts))
         assert record["failure"] is None
         assert len(world.slack.visible(CHANNEL, ts)) == 2
         assert len(world.slack.visible(CHANNEL)) == 1

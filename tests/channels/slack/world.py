@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
+
+from tests.passing import passing
 
 from threadline import Agent, tool
 from threadline.harness.base import Harness
@@ -38,6 +40,8 @@ PERSON, OTHER, TEAM = DEFAULTS["person"], DEFAULTS["other"], DEFAULTS["team"]
 EVENTS = "/v1/channels/slack/events"
 SECRET = DEFAULTS["signing_secret"]
 
+T = TypeVar("T")
+
 
 def at(seconds: int = 1_760_000_000) -> ManualClock:
     return ManualClock(datetime.fromtimestamp(seconds, UTC))
@@ -66,6 +70,15 @@ class World:
         await self.slack.until(lambda: len(self.slack.messages(channel, thread)) >= count)
         await self.slack.settled()
         return self.slack.visible(channel, thread)
+
+    async def passing(self, work: Awaitable[T], *, step: float = 0.1) -> T:
+        """Await something for which time must pass."""
+        return await passing(self.clock, work, step=step)
+
+    async def in_time(self, done: Callable[[], object], *, step: float = 0.1) -> None:
+        """Let time pass until something is so."""
+        await self.passing(self.slack.until(done), step=step)
+        await self.slack.settled()
 
     @property
     def channel(self) -> SlackChannel:

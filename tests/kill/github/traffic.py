@@ -37,6 +37,15 @@ POSTING = (
     ("POST", "*/check-runs"),
     ("PATCH", "*/check-runs/*"),
 )
+HELD = (
+    ("POST", "/repos/*"),
+    ("PATCH", "/repos/*"),
+    ("POST", "*/issues/*/comments"),
+    ("PATCH", "*/issues/comments/*"),
+    ("POST", "*/reviews"),
+    ("POST", "*/check-runs"),
+    ("PATCH", "*/check-runs/*"),
+)
 READING = (
     ("GET", "*/pulls/*"),
     ("GET", "*/comments"),
@@ -114,7 +123,7 @@ class Traffic:
 
     def hold(self, dice: random.Random, place: Place) -> CallGate:
         """Let the next call that posts wait."""
-        method, path = dice.choice(POSTING)
+        method, path = dice.choice(HELD)
         return self.github.hold(method, path, place, times=1)
 
     async def run(self) -> None:
