@@ -46,8 +46,13 @@ async def serving(handler: Handler) -> AsyncIterator[str]:
 
 @dataclass
 class Receiver:
-    """An app that answers as it is told, and keeps what it got."""
+    """An app that answers as it is told, and keeps what it got.
 
+    Each event has a connection of its own: ``bodies`` has them in the order in which they were
+    sent, ``got`` as they came.
+    """
+
+    slack: FakeSlack | None = None
     statuses: list[int] = field(default_factory=list)
     headers: dict[str, str] = field(default_factory=dict)
     hang: asyncio.Event | None = None
@@ -62,7 +67,9 @@ class Receiver:
 
     @property
     def bodies(self) -> list[dict[str, Any]]:
-        return [json.loads(body) for _, body in self.got]
+        bodies = [json.loads(body) for _, body in self.got]
+        sent = [one.body for one in self.slack.deliveries()] if self.slack else []
+        return sorted(bodies, key=sent.index) if all(one in sent for one in bodies) else bodies
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -82,7 +89,7 @@ async def slack(clock: ManualClock) -> AsyncIterator[FakeSlack]:
 
 @pytest.fixture
 async def app(slack: FakeSlack) -> AsyncIterator[Receiver]:
-    receiver = Receiver()
+    receiver = Receiver(slack)
     async with serving(receiver.take) as url:
         slack.app.request_url = url
         yield receiver

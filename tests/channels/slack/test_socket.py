@@ -13,6 +13,7 @@ import pytest
 import structlog
 from structlog.testing import LogCapture
 from tests.channels.slack.world import BOT, served
+from tests.passing import passing
 
 from threadline.testing import Gated, ManualClock
 from threadline_slack.inbound.socket import Disconnect, Envelope, Hello, parse

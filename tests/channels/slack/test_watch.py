@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import json
 from pathlib import Path
@@ -420,11 +419,10 @@ async def test_a_storm_becomes_one_digest() -> None:
             said = "x" * 900 if number == 20 else f"alert {number}"
             posts.append(bot.post(ALERTS, said, classic=number == 10))
         await accepted(world, 40)
-        await world.clock.elapse(10)
         roots = [post.ts for post in posts if world.session(post.ts, ALERTS) is not None]
         assert roots == [post.ts for post in posts[:6]]
         for root in roots:
-            await world.session(root, ALERTS).rest()
+            await world.passing(world.session(root, ALERTS).rest(), step=0.5)
         digest = world.session(posts[5].ts, ALERTS)
         assert len([one for ids in prompts(digest) for one in ids]) == 35
         first, *later = digest.events("message.received")
@@ -439,8 +437,7 @@ async def test_a_storm_becomes_one_digest() -> None:
         for number, post in enumerate(posts[12:38], 41):
             bot.edit(post, text="it is over")
             await accepted(world, number)
-        await world.clock.elapse(10)
-        await digest.rest()
+        await world.passing(digest.rest(), step=0.5)
         changed = {post.ts for post in posts[12:38]}
         assert {one.split(":")[2] for one in prompts(digest)[-1]} == changed
         asked = world.slack.user(PERSON).post(ALERTS, f"<@{BOT}> why?", thread_ts=posts[31].ts)
@@ -464,8 +461,7 @@ async def test_replies_of_bots_do_not_keep_alerts_out_of_their_digest() -> None:
         assert len(world.accepted) == 3
         bot.post(ALERTS, "alert 2")
         await accepted(world, 4)
-        await world.clock.elapse(5)
-        await world.session(digest.ts, ALERTS).rest()
+        await world.passing(world.session(digest.ts, ALERTS).rest())
         contexts = [
             event["data"].get("context")
             for event in world.session(digest.ts, ALERTS).events("message.received")
@@ -484,10 +480,7 @@ async def test_a_storm_goes_on_after_a_crash() -> None:
             posts.append(bot.post(ALERTS, f"alert {number}"))
             await accepted(world, number + 1)
         store = world.host.agent().store
-        for _ in range(1_000):
-            if await store.kv_get("channel/slack/watch/storms"):
-                break
-            await asyncio.sleep(0)
+        await world.host.until(lambda: store.kv_get("channel/slack/watch/storms"))
         await world.host.crash()
         world.slack.app.request_url = world.host.url + EVENTS
         posts.append(bot.post(ALERTS, "alert 6"))
@@ -520,7 +513,6 @@ async def test_a_channel_that_is_not_found_is_said() -> None:
         async with served(watch=watch(["#general", "#nowhere"])) as world:
             ts = world.say("hello")
             await accepted(world, 1)
-            await world.clock.elapse(2)
-            await world.session(ts).rest()
+            await world.passing(world.session(ts).rest())
     missing = [one["name"] for one in logs if one["event"] == "slack.channel_not_found"]
     assert missing == ["#nowhere"]
