@@ -119,6 +119,19 @@ def test_a_channel_and_a_tool_are_added_to_a_project(
     assert [channel["id"] for channel in names] == ["desk", "other", "http", "mcp", "mcp-tools"]
 
 
+@pytest.mark.parametrize(("name", "kind"), [("github", "GitHubChannel"), ("slack", "SlackChannel")])
+def test_a_channel_that_is_installed_is_taken_as_it_is(
+    cli: Cli, folder: Path, name: str, kind: str
+) -> None:
+    assert cli("init", str(folder)).returncode == 0
+    done = cli("init", str(folder), "--channel", name)
+    assert done.returncode == 0
+    file = folder / "agent" / "channels" / f"{name}.py"
+    assert f"from threadline_{name} import {kind}\n\nchannel = {kind}()\n" in file.read_text()
+    assert not list((folder / "tests").glob(f"*{name}*"))
+    assert cli("validate", str(folder)).returncode == 0
+
+
 def test_an_example_gets_a_channel_whose_test_passes(
     cli: Cli, tmp_path: Path, env: dict[str, str]
 ) -> None:
@@ -214,6 +227,6 @@ def test_the_templates_are_in_the_wheel() -> None:
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
     assert "core/threadline" in wheel["targets"]["wheel"]["packages"]
     templates = sorted(module.TEMPLATES.rglob("*.tmpl"))
-    assert len(templates) == len([*PROJECT, *CHANNEL, *TOOL])
+    assert len(templates) == len([*PROJECT, *CHANNEL, *TOOL, "an installed channel"])
     ignored = {line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines()}
     assert not ignored.intersection(part for path in templates for part in path.parts)

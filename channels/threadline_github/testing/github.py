@@ -21,6 +21,7 @@ know of them, unless a real git repository stands behind: see ``back``.
 
 from __future__ import annotations
 
+import socket
 from types import TracebackType
 from typing import Any, Self
 
@@ -77,6 +78,7 @@ class FakeGitHub(Reading):
         self._path = path
         self._port = port
         self._runner: web.AppRunner | None = None
+        self._listening: socket.socket | None = None
         wire = Wire(self.state)
         self.webhooks = Webhooks(self.state, self.pulse)
         self.publisher = Publisher(self.state, wire, self.webhooks)
@@ -123,8 +125,8 @@ class FakeGitHub(Reading):
             return
         self.heal()
         await self.webhooks.close()
-        await end(self._runner, self._listening)
-        self._runner = None
+        runner, self._runner = self._runner, None
+        await end(runner, self._listening)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         if self.git.wants(request.path):

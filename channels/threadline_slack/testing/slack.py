@@ -20,6 +20,7 @@ stream that a person stopped can be edited.
 
 from __future__ import annotations
 
+import socket
 from types import TracebackType
 from typing import Any, Self
 
@@ -80,6 +81,7 @@ class FakeSlack(Seeding, Reading):
         self.faults = Faults()
         self._port = port
         self._runner: web.AppRunner | None = None
+        self._listening: socket.socket | None = None
         self._sockets = Sockets(self.state, self.pulse)
         self.outbound = Outbound(self.state, self.pulse, self._sockets)
         self.events = self.outbound.faults
@@ -143,8 +145,8 @@ class FakeSlack(Seeding, Reading):
         self.heal()
         await self.outbound.close()
         await self._sockets.close()
-        await end(self._runner, self._listening)
-        self._runner = None
+        runner, self._runner = self._runner, None
+        await end(runner, self._listening)
 
     @property
     def url(self) -> str:

@@ -100,8 +100,21 @@ def _plan(directory: Path | None, channel: str | None, tool: str | None) -> _Pla
     files = _files("project", values) if new else {}
     for kind, name in names.items():
         if name is not None:
-            files |= _files(kind, values | {"name": name, "env": f"{name.upper()}_TOKEN"})
+            own = {"name": name, "env": f"{name.upper()}_TOKEN"}
+            there = _installed(name) if kind == "channel" else None
+            files |= _files("installed" if there else kind, values | own | (there or {}))
     return _Plan(root, new, files)
+
+
+def _installed(name: str) -> dict[str, str] | None:
+    """Return where an installed channel of this name is imported from; None when there is none."""
+    from threadline.project import channel_types
+
+    entry = channel_types().get(name)
+    if entry is None:
+        return None
+    module, _, kind = entry.value.partition(":")
+    return {"module": module, "kind": kind}
 
 
 def _check_name(kind: str, name: str) -> None:
@@ -191,7 +204,9 @@ def _told(plan: _Plan, channel: str | None, tool: str | None) -> str:
     lines += [f"  {path}" for path in plan.files]
     lines += ["", output.paint("Next", "bold")]
     steps = [f"cd {shlex.quote(str(plan.root))}"] if plan.root != Path() else []
-    steps += ["threadline validate", "python -m pytest"]
+    steps += ["threadline validate"]
+    if any(path.startswith("tests/") for path in plan.files):
+        steps += ["python -m pytest"]
     if plan.new:
         steps += ["threadline chat", "threadline dev"]
     edits = [f"agent/channels/{channel}.py"] if channel is not None else []

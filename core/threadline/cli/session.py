@@ -52,7 +52,10 @@ def list_(
     if json:
         output.write_json({"sessions": sessions})
     elif not sessions:
-        output.note("There are no sessions.")
+        output.note(
+            "There are no sessions that are yours. Those of channels are shown by a host under "
+            "--dev, and all of them while no host runs."
+        )
     else:
         head = ["SESSION", "STATUS", "CHANNEL", "MODE", "CREATED", "TITLE"]
         output.write(output.table(head, [_row(session) for session in sessions]))

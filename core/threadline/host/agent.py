@@ -204,15 +204,25 @@ class AgentRuntime:
         await self.core.start()
         try:
             await self.shelf.start()
-            for runtime in self.runtimes.values():
-                self._started.append(runtime)
-                await runtime.channel.on_start(Context(runtime))
+            await self._start_channels()
             self._all_started.set()
             self.dispatcher.start()
         except BaseException:
             await self.drain(0.0)
             await self.close()
             raise
+
+    async def _start_channels(self) -> None:
+        """Start every channel; raises ProjectError with the problems of all of them."""
+        problems: list[str] = []
+        for runtime in self.runtimes.values():
+            self._started.append(runtime)
+            try:
+                await runtime.channel.on_start(Context(runtime))
+            except ProjectError as error:
+                problems.extend(error.problems)
+        if problems:
+            raise ProjectError(problems)
 
     async def drain(self, drain_seconds: float | None = None) -> None:
         """Take nothing new; let turns, their handlers and deferred work end, within the time."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import resource
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import structlog
 from aiohttp import web
@@ -15,13 +16,30 @@ from aiohttp import web
 from threadline.errors import StateRootError
 from threadline.host.app import Host
 
-__all__ = ["serve"]
+__all__ = ["hanging_up", "serve"]
 
 log = structlog.get_logger("threadline.host")
 
 BACKLOG = 2048
 OPEN_FILES = 65_536
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+@contextlib.contextmanager
+def hanging_up() -> Iterator[None]:
+    """Let a terminal that is closed end what is served as SIGTERM does.
+
+    What is to be ignored, as ``nohup`` says, stays so.
+    """
+    loop = asyncio.get_running_loop()
+    heard = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    if heard:
+        loop.add_signal_handler(signal.SIGHUP, os.kill, os.getpid(), signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if heard:
+            loop.remove_signal_handler(signal.SIGHUP)
 
 
 async def serve(host: Host, *, on_ready: Callable[[Host], None] = lambda _: None) -> None:

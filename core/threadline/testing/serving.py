@@ -20,12 +20,14 @@ async def listen(runner: web.AppRunner, port: int = 0) -> socket.socket:
     return listening
 
 
-async def end(runner: web.AppRunner, listening: socket.socket) -> None:
+async def end(runner: web.AppRunner, listening: socket.socket | None) -> None:
     """Stop serving, once what was accepted a moment before has its connection.
 
-    Python 3.11 forgets a connection whose server closes in that moment.
+    Python 3.11 forgets a connection whose server closes in that moment. ``listening`` is None when
+    it was ended before it listened.
     """
-    asyncio.get_running_loop().remove_reader(listening)
-    for _ in range(_MOMENTS):
-        await asyncio.sleep(0)
+    if listening is not None:
+        asyncio.get_running_loop().remove_reader(listening)
+        for _ in range(_MOMENTS):
+            await asyncio.sleep(0)
     await runner.cleanup()

@@ -52,13 +52,14 @@ async def run(
     State is kept in a folder that is gone afterwards: a demo begins anew.
     """
     from threadline.host.app import Host, Options
-    from threadline.host.serve import serve
+    from threadline.host.serve import hanging_up, serve
 
     try:
         await server.start()
         point(os.environ, prefix, server.environment)
         with tempfile.TemporaryDirectory(prefix="threadline-demo-") as state:
-            options = Options(mode="single", port=host_port, state_root=Path(state))
+            # With ``dev`` whoever opens the playground here sees the channel's sessions.
+            options = Options(mode="single", port=host_port, state_root=Path(state), dev=True)
             host = Host([project], options, book=book)
             adapting: list[asyncio.Task[None]] = []
 
@@ -66,7 +67,8 @@ async def run(
                 adapting.append(asyncio.create_task(_adapt(channel, server)))
                 on_ready(host.base_url)
 
-            await serve(host, on_ready=ready)
+            with hanging_up():
+                await serve(host, on_ready=ready)
     finally:
         await server.close()
 
