@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs
@@ -45,7 +45,6 @@ from threadline_github.testing import (
 __all__ = [
     "BOT",
     "COMMENTS",
-    "HEAD",
     "HOOK",
     "PR",
     "REPOSITORY",
@@ -61,6 +60,8 @@ PR = f"pr:{REPOSITORY}#7"
 HEAD = "a" * 40
 FILES = {"up.py": ("a\nc\n", "a\nb\nc\n")}
 GIT_SECONDS = 5.0
+UPDATED = datetime(2025, 10, 9, 8, tzinfo=UTC)
+"""When the repository was changed last, as the cases have it."""
 COMMENTS = "/repos/*/issues/7/comments"
 _SIGNATURE = "X-Hub-Signature-256"
 _HIDDEN = re.compile(r"<!--.*?-->", re.DOTALL)
@@ -129,6 +130,7 @@ class GitHubWorld(ServedWorld):
     async def _opened(self) -> None:
         await self.git.start()
         widget = self.github.repository()
+        widget.created_at = UPDATED
         if self.code:
             self.github.back(widget, self.bare)
             widget.clone_url = self.git.serve(REPOSITORY, self.bare)

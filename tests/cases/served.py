@@ -188,9 +188,9 @@ class ServedWorld(ABC):
         await self.host.stop()
         await self.start()
 
-    async def crash(self) -> None:
-        """Let the power fail, and start on what is left."""
-        await self.host.kill(power_cut=True)
+    async def crash(self, *, power_cut: bool = False) -> None:
+        """Kill the host, or let the power fail, and start on what is left."""
+        await self.host.kill(power_cut=power_cut)
         await self.start()
 
     async def stop(self) -> None:

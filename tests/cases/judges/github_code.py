@@ -63,7 +63,7 @@ async def only_what_was_read_is_approved(world: GitHubWorld, case: Case, _: Any)
             assert second["data"]["deliveryIds"] == [_id(pushed)]
             assert TWO in fresh.harness.prompts[1]
     await _each_carries_its_commit(world, opened, approve)
-    await _an_unknown_head(world, opened, pushed, approve)
+    await _an_unknown_head(world, opened, approve)
 
 
 async def _reading(world: GitHubWorld, opened: Step) -> None:
@@ -92,7 +92,7 @@ async def _each_carries_its_commit(world: GitHubWorld, opened: Step, approve: St
             assert [call.body["commit_id"] for call in posted] == [ONE]
 
 
-async def _an_unknown_head(world: GitHubWorld, opened: Step, pushed: Step, approve: Step) -> None:
+async def _an_unknown_head(world: GitHubWorld, opened: Step, approve: Step) -> None:
     """While the head cannot be read, nothing is approved; when it can, it counts."""
     for moved in (False, True):
         async with world.fresh() as fresh:
@@ -108,7 +108,6 @@ async def _an_unknown_head(world: GitHubWorld, opened: Step, pushed: Step, appro
             await fresh.within(120, lambda: _reviews(fresh), "the review")
             (review,) = _reviews(fresh)
             assert (review.state, review.commit) == ("COMMENTED" if moved else "APPROVED", ONE)
-    del pushed
 
 
 @judge("G-24")
@@ -266,7 +265,7 @@ async def the_newest_head_counts(world: GitHubWorld, case: Case, _: Any) -> None
     steps = steps_of(case)
     for order in itertools.permutations(steps):
         async with world.fresh() as fresh:
-            await _planted(fresh, steps)
+            _planted(fresh, steps)
             fresh.harness.waits = True
             await fresh.start()
             asked = changed(_mention(steps[0]), delivery="d-first")
@@ -289,7 +288,7 @@ async def the_newest_head_counts(world: GitHubWorld, case: Case, _: Any) -> None
     await _closed_before_the_rest(world, steps)
 
 
-async def _planted(world: GitHubWorld, steps: list[Step]) -> None:
+def _planted(world: GitHubWorld, steps: list[Step]) -> None:
     """Have the pull request at its newest head from the start."""
     for step in steps:
         pull = step["body"]["pull_request"]
@@ -316,7 +315,7 @@ def _mention(like: Step) -> dict[str, Any]:
 async def _as_they_come(world: GitHubWorld, steps: list[Step]) -> None:
     """Each as it comes: every turn works on the newest head."""
     async with world.fresh() as fresh:
-        await _planted(fresh, steps)
+        _planted(fresh, steps)
         await fresh.start()
         for step in steps:
             await fresh.play(step)

@@ -117,7 +117,7 @@ async def a_redelivery_is_the_same(world: GitHubWorld, case: Case, _: Any) -> No
                 assert answer.ok
             await fresh.rest()
             if together:
-                await fresh.crash()
+                await fresh.crash(power_cut=True)
             await fresh.play(restart)
             await fresh.rest()
             before = fresh.session().types
