@@ -87,7 +87,7 @@ def manifest(
         f"({_DOCS}).\n"
         f"Then set {names[0]}, {names[1]} (a private key that the App's settings make) and "
         f"{names[2]} (the webhook's, made up by you), install the App in the repositories, and "
-        "run `threadline github doctor`."
+        f"run `threadline github doctor --url {url}`, which also asks the host."
     )
 
 
@@ -294,7 +294,7 @@ def _needs(project: Project, channel: GitHubChannel) -> Needs:
         channel,
         name=project.name,
         description=project.agent.description,
-        tools=project.tools.names,
+        tools=project.tools,
     )
 
 

@@ -24,6 +24,11 @@ COMMAND = [sys.executable, "-m", "threadline.cli.main"]
 SETTINGS = ("THREADLINE_", "ANTHROPIC_", "OPENAI_", "NO_COLOR")
 
 
+def _heed_ctrl_c() -> None:
+    """Let a child end at SIGINT though this run, in the background of a shell, ignores it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Process:
     """A command that runs beside the test; its output is read line by line."""
 
@@ -36,6 +41,7 @@ class Process:
             env=env,
             text=True,
             bufsize=1,
+            preexec_fn=_heed_ctrl_c,
         )
         self.seen: list[str] = []
 

@@ -60,12 +60,15 @@ def test_what_it_prints_can_be_pasted(start: Start, oncall: str) -> None:
     host.until("Ctrl-C")
     if shutil.which("curl") is None:
         pytest.skip("curl is not here")
-    # The stream ends by itself after a while; here it is cut as soon as the turn is over.
-    script = "".join(lines).replace("-m 10", "-m 3")
-    done = subprocess.run(
-        ["sh"], input=script, capture_output=True, text=True, timeout=60, check=False
-    )
-    started, *events, follow_up = done.stdout.splitlines()
+    # The stream is read for ten seconds; here for as many as the turn takes.
+    for seconds in (3, 10, 30):
+        script = "".join(lines).replace("-m 10", f"-m {seconds}")
+        done = subprocess.run(
+            ["sh"], input=script, capture_output=True, text=True, timeout=60, check=False
+        )
+        started, *events, follow_up = done.stdout.splitlines()
+        if "session.waiting" in events[-1]:
+            break
     assert json.loads(started)["ok"]
     assert json.loads(events[0])["type"] == "session.started"
     assert json.loads(events[-1])["type"] == "session.waiting"

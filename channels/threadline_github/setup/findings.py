@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from threadline.cli.checks import Check, clock_check, why
+from threadline.cli.checks import Check, clock_check
 from threadline_github.setup.manifest import Needs, events, permissions
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Answer",
     "app_check",
     "app_refused",
+    "cause",
     "clock",
     "events_check",
     "git_check",
@@ -252,7 +254,20 @@ def refused(name: str, what: str, answer: Answer | Exception, fix: str) -> Check
         return Check(name, "problem", f"{what} ({answer.said}).", fix)
     if isinstance(answer, TimeoutError):
         return Check(name, "problem", f"There is no answer within {SECONDS:.0f} s.", NETWORK)
-    return Check(name, "problem", f"GitHub cannot be reached: {why(answer)}.", NETWORK)
+    return Check(name, "problem", f"GitHub cannot be reached: {cause(answer)}.", NETWORK)
+
+
+def cause(error: BaseException) -> str:
+    """Return why a connection failed, in the operating system's words where they are behind it."""
+    said = type(error).__name__
+    at: BaseException | None = error
+    while at is not None:
+        if isinstance(at, ConnectionError) and at.errno:
+            said = os.strerror(at.errno)
+        elif isinstance(at, OSError) and at.strerror:
+            said = at.strerror
+        at = at.__cause__ or at.__context__
+    return said
 
 
 def _bot(app: Mapping[str, Any]) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from threadline.cli.checks import Check, why
+from threadline.cli.checks import Check
 from threadline_github.inbound.sweep import leads_to
-from threadline_github.setup.findings import SECONDS, events_check, listed
+from threadline_github.setup.findings import SECONDS, cause, events_check, listed
 from threadline_github.setup.manifest import Needs, events
 
 __all__ = [
@@ -22,8 +22,8 @@ __all__ = [
 ]
 
 _WHERE = (
-    "The address is the agent's as `threadline serve` prints it, with the agent's name in its path "
-    "if the host has several."
+    "The address is the agent's as `threadline serve` prints it, with the agent's name in it, "
+    "except with --mode single."
 )
 _SECRET = "Use the same secret here and there. If it is the same: does a proxy change the body?"
 _FAILURES = {
@@ -121,7 +121,7 @@ def address_check(url: str, status: int, seconds: float) -> Check:
 
 def unreachable(url: str, error: Exception) -> Check:
     """Return that an address of the host does not answer."""
-    return Check("address", "problem", f"{url} cannot be reached: {why(error)}.", _UNSENT)
+    return Check("address", "problem", f"{url} cannot be reached: {cause(error)}.", _UNSENT)
 
 
 def deliveries_check(deliveries: Sequence[Mapping[str, Any]], where: str = "") -> Check:

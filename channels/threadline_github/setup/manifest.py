@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Collection
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
@@ -15,6 +15,7 @@ from urllib.parse import urlencode, urlsplit
 from threadline_github.inbound.decide import DEFAULT_ON
 
 if TYPE_CHECKING:
+    from threadline.agent.tools import Tool
     from threadline_github.channel import GitHubChannel
 
 __all__ = [
@@ -45,7 +46,8 @@ _CODE = frozenset(
         "synchronize",
     }
 )
-_REPORTS = "report_check"
+_REPORTS = "github_check"
+"""The type of what a tool returns to report a check, in its schema."""
 
 EVENT_PERMISSIONS = {
     "check_run": "checks",
@@ -212,18 +214,23 @@ def needs_of(
     *,
     name: str,
     description: str | None = None,
-    tools: Collection[str] = (),
+    tools: Iterable[Tool] = (),
 ) -> Needs:
-    """Return what a channel needs; ``tools`` are the names of the agent's tools."""
+    """Return what a channel needs; a tool of ``tools`` may say that it returns a Check."""
     return Needs(
         name=name,
         description=description or "",
         on=channel.rules.on,
-        checks=channel.check is not None or _REPORTS in tools,
+        checks=channel.check is not None or any(map(_reports, tools)),
         worktree=channel.worktree,
         repositories=channel.rules.repositories,
         path=_path(channel),
     )
+
+
+def _reports(tool: Tool) -> bool:
+    """Return whether a tool reports checks, by the type that it says it returns."""
+    return tool.output is not None and _REPORTS in json.dumps(tool.output.schema)
 
 
 def address(base: str, channel: GitHubChannel) -> str:

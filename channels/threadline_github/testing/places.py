@@ -16,6 +16,20 @@ def stamp(moment: datetime | None) -> str | None:
     return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+EVENTS = (
+    "check_run",
+    "check_suite",
+    "issue_comment",
+    "issues",
+    "pull_request",
+    "pull_request_review",
+    "pull_request_review_comment",
+    "push",
+    "repository",
+    "workflow_run",
+)
+
+
 class Places:
     """Writes who and where, with the addresses of this GitHub."""
 
@@ -58,7 +72,7 @@ class Places:
             "created_at": "2024-01-01T00:00:00Z",
             "updated_at": "2024-01-01T00:00:00Z",
             "permissions": dict(app.permissions),
-            "events": sorted(app.events or ()),
+            "events": _events(app),
         }
 
     def installation(self, installation: Installation) -> Json:
@@ -76,7 +90,7 @@ class Places:
             "target_id": account.id,
             "target_type": account.type,
             "permissions": dict(installation.permissions),
-            "events": sorted(installation.app.events or ()),
+            "events": _events(installation.app),
             "created_at": "2024-01-01T00:00:00Z",
             "updated_at": "2024-01-01T00:00:00Z",
             "single_file_name": None,
@@ -150,3 +164,8 @@ class Places:
         if account.type == "Bot":
             return f"{self._state.url}/apps/{name.removesuffix('[bot]')}"
         return f"{self._state.url}/{name}"
+
+
+def _events(app: App) -> list[str]:
+    """Return the events that an app asked for; one that hears of all asked for these."""
+    return sorted(EVENTS if app.events is None else app.events)

@@ -6,6 +6,8 @@ import asyncio
 import base64
 import json
 import os
+import re
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,13 +19,25 @@ import pytest
 from aiohttp import web
 
 from threadline.errors import Unavailable
+from threadline.host.serve import hanging_up
+from threadline.project import load_project
 from threadline.testing import github_signature
 from threadline_github.inbound.webhook import is_signed
 from threadline_github.setup.demo import story
+from threadline_github.setup.demo.fake import Fake
 from threadline_github.setup.demo.gateway import Gateway, entry
 from threadline_github.setup.demo.origin import Origin
 from threadline_github.setup.demo.positions import by_line, by_position, positions
-from threadline_github.setup.demo.run import do, ended, point, slug_of, told
+from threadline_github.setup.demo.run import (
+    NAMES,
+    do,
+    ended,
+    point,
+    run,
+    slug_of,
+    told,
+    typed,
+)
 from threadline_github.setup.demo.seed import MEMBER, SECRET, seed, token_of
 from threadline_github.setup.demo.servers import Local
 from threadline_github.setup.demo.watch import Post, news, posts
@@ -50,6 +64,7 @@ new file mode 100644
 @@ -0,0 +1 @@
 +first
 """
+EXAMPLE = Path(__file__).parents[3] / "examples" / "pr-reviewer"
 TOKEN = "ghs_good"
 APP_HEAD = "f" * 40
 
@@ -134,6 +149,20 @@ async def test_git_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Unavailable, match="git is missing"):
         await Origin(tmp_path).start()
+    fake = Fake("pr-reviewer")
+    try:
+        with pytest.raises(Unavailable, match="git is missing"):
+            await fake.start("http://127.0.0.1:1/", {})
+    finally:
+        await fake.close()
+
+
+async def test_the_same_files_again_are_another_commit(tmp_path: Path) -> None:
+    origin = Origin(tmp_path)
+    await origin.start()
+    await origin.commit("main", story.BASE, "Begin")
+    first = await origin.commit("coupons", story.FIX, "Fix")
+    assert await origin.commit("coupons", story.FIX, "Fix") != first
 
 
 # The gateway
@@ -381,7 +410,9 @@ def test_whoever_comes_with_an_unknown_token_is_nobody() -> None:
 
 async def test_node_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    server = Local(tmp_path / "index.js", "pr-reviewer")
+    program = tmp_path / "index.js"
+    program.touch()
+    server = Local(program, "pr-reviewer")
     try:
         with pytest.raises(Unavailable, match=r"Node\.js is missing"):
             await server.start("http://127.0.0.1:1/", {})
@@ -400,6 +431,16 @@ async def test_a_taken_port_is_said(unused_tcp_port: int) -> None:
     finally:
         await server.close()
         await runner.cleanup()
+
+
+@pytest.mark.parametrize(("port", "why"), [(99_999, "a port is 0 to 65535"), (0, "There is no")])
+async def test_what_cannot_be_served_is_said(tmp_path: Path, port: int, why: str) -> None:
+    server = Local(tmp_path / "index.js", "pr-reviewer", port)
+    try:
+        with pytest.raises(Unavailable, match=why):
+            await server.start("http://127.0.0.1:1/", {})
+    finally:
+        await server.close()
 
 
 # The terminal
@@ -460,7 +501,7 @@ async def test_all_that_stands_in_a_pull_request_is_found() -> None:
     assert found["review 2"].address == "http://x/pulls/7/reviews/2"
     assert found["line 3"].what == "somebody at a.py:4"
     assert found["check 4"].what == "Check pr-reviewer on abcdef1: in progress"
-    assert found["state"].what == "It is open"
+    assert found["state"].what == "The pull request is open"
     assert await posts(read, 8) == []
 
 
@@ -477,6 +518,23 @@ def test_how_the_terminal_tells_it() -> None:
     assert told(post, again=True).startswith("ada, edited:\n")
 
 
+class Open:
+    """A server whose pull requests are open, or not."""
+
+    repository = "acme/shop"
+    state = "open"
+
+    async def read(self, path: str) -> Any:
+        return {"state": self.state}
+
+
+@pytest.mark.parametrize("line", ["/push", "/close"])
+async def test_a_closed_pull_request_stays_as_it_is(line: str) -> None:
+    server = Open()
+    server.state = "closed"
+    assert await do(server, 7, line) == "acme/shop#7 is closed already.\n"  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("line", "done"),
     [
@@ -489,7 +547,7 @@ def test_how_the_terminal_tells_it() -> None:
 async def test_what_is_typed_is_done(line: str, done: list[Any]) -> None:
     seen: list[Any] = []
 
-    class Recorder:
+    class Recorder(Open):
         async def push(self, number: int, files: Any, message: str) -> str:
             assert files is story.FIX
             seen.append(("push", number))
@@ -504,6 +562,75 @@ async def test_what_is_typed_is_done(line: str, done: list[Any]) -> None:
     said = await do(Recorder(), 7, line)  # type: ignore[arg-type]
     assert seen == done
     assert ("0123456" in said) == (line == "/push")
+
+
+async def test_a_closed_standard_input_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    assert [line async for line in typed()] == []
+
+
+async def test_a_terminal_that_is_gone_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen, keyboard = os.openpty()
+    os.write(screen, b"hello\n")
+    with os.fdopen(keyboard) as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        heard: list[str] = []
+        async for line in typed():
+            heard.append(line)
+            os.close(screen)
+    assert heard == ["hello"]
+
+
+async def test_a_demo_from_its_pull_request_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in NAMES:
+        monkeypatch.setenv(f"GITHUB_{name}", "")
+    monkeypatch.setenv("PR_REVIEWER_PACE", "0")
+    monkeypatch.setattr("sys.stdin", None)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    said: list[str] = []
+    told_all = asyncio.Event()
+
+    def say(text: str) -> None:
+        said.append(text)
+        if "Not ready to merge" in text:
+            told_all.set()
+
+    fake = Fake("pr-reviewer")
+    running = asyncio.create_task(run(load_project(EXAMPLE), "github", fake, say=say))
+    await asyncio.wait_for(told_all.wait(), 60)
+    host = re.search(r"are at (\S+)/playground", said[0])
+    assert host is not None
+    async with aiohttp.ClientSession() as http, http.get(f"{host[1]}/v1/sessions") as answer:
+        (session,) = (await answer.json())["sessions"]
+    assert session["title"] == "acme/shop#1"
+    os.kill(os.getpid(), signal.SIGTERM)
+    await running
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_terminal_that_is_closed_ends_it() -> None:
+    ending = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, ending.set)
+    try:
+        with hanging_up():
+            os.kill(os.getpid(), signal.SIGHUP)
+            await asyncio.wait_for(ending.wait(), 10)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+
+
+async def test_nohup_lets_it_go_on() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with hanging_up():
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 async def test_an_end_before_the_end_is_said() -> None:

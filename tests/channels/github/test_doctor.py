@@ -99,8 +99,15 @@ async def test_a_server_that_is_not_there(github: FakeGitHub) -> None:
     await github.close()
     found = await examine(NEEDS, env, clock=SystemClock())
     (problem,) = [check for check in found if check.state == "problem"]
-    assert "cannot be reached" in problem.said
+    assert problem.said == "GitHub cannot be reached: Connection refused."
     assert "GITHUB_API_URL" in problem.fix
+
+
+def test_why_a_connection_failed() -> None:
+    assert findings.cause(ValueError("with a secret")) == "ValueError"
+    error = ValueError("with a secret")
+    error.__cause__ = OSError(-2, "Name or service not known")
+    assert findings.cause(error) == "Name or service not known"
 
 
 async def test_permissions_and_events_that_are_missing(github: FakeGitHub) -> None:

@@ -10,7 +10,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from threadline_github.channel import GitHubChannel
+from threadline import tool
+from threadline_github import Check, GitHubChannel, Review, report_check, set_labels
 from threadline_github.config import API_URL
 from threadline_github.inbound.decide import DEFAULT_ON, TRIGGERS
 from threadline_github.setup.manifest import (
@@ -124,10 +125,23 @@ def test_a_channel_with_options() -> None:
     )
 
 
+@tool
+def lint() -> Review | Check:
+    """Check the style."""
+    return Check(conclusion="success", title="Clean", summary="Nothing found.")
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
 def test_a_tool_that_reports_checks_needs_them() -> None:
     channel = GitHubChannel()
-    assert not needs_of(channel, name="R", tools=["set_labels"]).checks
-    assert needs_of(channel, name="R", tools=["report_check"]).checks
+    assert not needs_of(channel, name="R", tools=[set_labels, add]).checks
+    assert needs_of(channel, name="R", tools=[report_check]).checks
+    assert needs_of(channel, name="R", tools=[add, lint]).checks
 
 
 @pytest.mark.parametrize("base", [URL, f"{URL}/", HOOK, f"{HOOK}/"])

@@ -8,6 +8,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from threadline_github.setup.demo.origin import check_git
 from threadline_github.setup.demo.seed import MEMBER, REPOSITORY
 from threadline_github.setup.demo.servers import check_free
 
@@ -48,13 +49,14 @@ class Fake:
         return {name.removeprefix("GITHUB_"): value for name, value in found}
 
     async def start(self, hook: str, base: Mapping[str, str]) -> None:
-        """Start it; raises Unavailable when the port is taken.
+        """Start it; raises Unavailable when the port is taken, or there is no git.
 
         The files of ``base`` come with the pull request that changes them.
         """
         import aiohttp
 
         check_free(self._port)
+        check_git()
         github, self._base = self.github, base
         await github.start()
         self._http = aiohttp.ClientSession()

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from threadline.errors import Unavailable
 
-__all__ = ["Call", "Origin"]
+__all__ = ["Call", "Origin", "check_git"]
 
 Call: TypeAlias = Callable[[str, str, Any], Awaitable[Any]]
 """Calls a path of the API with a method and data; returns the answer, None where there is none."""
@@ -34,6 +34,12 @@ _ENV = {
 }
 
 
+def check_git() -> None:
+    """Raise Unavailable where there is no git."""
+    if shutil.which("git") is None:
+        raise Unavailable("git is missing: install it and run this again.")
+
+
 class Origin:
     """A repository with real commits, in a folder that exists."""
 
@@ -45,8 +51,7 @@ class Origin:
 
     async def start(self) -> None:
         """Make it, with no commit; raises Unavailable where there is no git."""
-        if shutil.which("git") is None:
-            raise Unavailable("git is missing: install it and run this again.")
+        check_git()
         make = ("init", "-q", "--initial-branch=main")
         await self._git(self._folder, *make, "--bare", str(self.bare))
         await self._git(self.bare, "config", "uploadpack.allowAnySHA1InWant", "true")
@@ -66,7 +71,9 @@ class Origin:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, "utf-8")
         await self._git(self._clone, "add", "--all")
-        await self._git(self._clone, "commit", "-q", "--no-gpg-sign", "-m", message)
+        # The same files again are a commit as well: who pushes twice sees two.
+        commit = ("commit", "-q", "--allow-empty", "--no-gpg-sign", "-m", message)
+        await self._git(self._clone, *commit)
         await self._git(self._clone, "push", "-q", "-f", "origin", f"HEAD:refs/heads/{branch}")
         await self._git(self._clone, "fetch", "-q", "origin")
         return (await self._git(self._clone, "rev-parse", "HEAD")).strip()

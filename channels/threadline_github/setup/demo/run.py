@@ -9,6 +9,7 @@ import re
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,11 +22,23 @@ if TYPE_CHECKING:
     from threadline_github.channel import GitHubChannel
     from threadline_github.setup.demo.servers import Server
 
-__all__ = ["NAMES", "demo", "do", "ended", "point", "ready_text", "run", "slug_of", "told"]
+__all__ = [
+    "NAMES",
+    "demo",
+    "do",
+    "ended",
+    "point",
+    "ready_text",
+    "run",
+    "slug_of",
+    "told",
+    "typed",
+]
 
 NAMES = ("API_URL", "APP_ID", "APP_PRIVATE_KEY", "TOKEN", "WEBHOOK_SECRET")
 """The variables of a bot, after ``GITHUB_``."""
 _PAUSE = 0.3  # seconds
+_GRACE = 1.0  # seconds
 
 
 def demo(
@@ -93,17 +106,21 @@ async def run(
     State is kept in a folder that is gone afterwards: a demo begins anew.
     """
     from threadline.host.app import Host, Options
-    from threadline.host.serve import serve
-    from threadline_github.setup.demo.servers import free_port
+    from threadline.host.serve import hanging_up, serve
+    from threadline_github.setup.demo.servers import check_free, free_port
 
+    check_free(host_port)
     address = host_port or free_port()
     try:
         hook = f"http://127.0.0.1:{address}/v1/channels/{channel_id}"
         await server.start(hook, story.BASE)
         point(os.environ, prefix, server.environment)
         with tempfile.TemporaryDirectory(prefix="threadline-demo-") as state:
-            options = Options(mode="single", port=address, state_root=Path(state))
-            host = Host([project], options, book=book)
+            # With ``dev`` whoever opens the playground here sees the channel's sessions.
+            options = Options(mode="single", port=address, state_root=Path(state), dev=True)
+            # Nothing is kept, so little is waited for.
+            agent = replace(project.agent, drain_seconds=_GRACE)
+            host = Host([replace(project, agent=agent)], options, book=book)
             playing: list[asyncio.Task[None]] = []
 
             def ready(host: Host) -> None:
@@ -112,7 +129,8 @@ async def run(
                 playing[0].add_done_callback(lambda task: ended(task, say))
 
             try:
-                await serve(host, on_ready=ready)
+                with hanging_up():
+                    await serve(host, on_ready=ready)
             finally:
                 for task in playing:
                     task.cancel()
@@ -156,6 +174,8 @@ async def do(server: Server, number: int, line: str) -> str:
     match line.strip():
         case "":
             return ""
+        case "/push" | "/close" if await shut(server, number):
+            return f"{server.repository}#{number} is closed already.\n"
         case "/push":
             commit = await server.push(number, story.FIX, "Say what is expected to fail")
             return f"ada pushed {commit[:7]}, without what was found.\n"
@@ -167,13 +187,21 @@ async def do(server: Server, number: int, line: str) -> str:
             return ""
 
 
+async def shut(server: Server, number: int) -> bool:
+    """Return whether a pull request is closed."""
+    pull = await server.read(f"/pulls/{number}")
+    return pull is not None and pull["state"] != "open"
+
+
 async def typed() -> AsyncIterator[str]:
-    """Yield the lines of standard input; nothing where it cannot be waited for, as a file."""
+    """Yield the lines of standard input; nothing where it is closed or cannot be waited for."""
     loop = asyncio.get_running_loop()
     chunks: asyncio.Queue[bytes] = asyncio.Queue()
+    if sys.stdin is None:
+        return
     try:
         stdin = sys.stdin.fileno()
-        loop.add_reader(stdin, lambda: chunks.put_nowait(os.read(stdin, 65_536)))
+        loop.add_reader(stdin, lambda: chunks.put_nowait(_read(stdin)))
     except (OSError, ValueError):
         return
     rest = b""
@@ -187,6 +215,14 @@ async def typed() -> AsyncIterator[str]:
             loop.remove_reader(stdin)
 
 
+def _read(stdin: int) -> bytes:
+    """Return what there is, nothing at the end, as which a terminal that was closed counts."""
+    try:
+        return os.read(stdin, 65_536)
+    except OSError:
+        return b""
+
+
 def told(post: Post, *, again: bool) -> str:
     """Return how the terminal shows a thing that appeared, or changed."""
     first = f"{post.what}{', edited' if again and post.text else ''}{':' if post.text else ''}"
@@ -198,10 +234,10 @@ def ready_text(server: Server, project: Project, host_url: str) -> str:
     """Return what to say when all is up: the addresses, and what to try."""
     return f"""{server.kind} is at {server.url}
 {project.name} is @{server.bot} in {server.repository} there.
-What it does is also at {host_url}/playground
+Its sessions, with each tool call, are at {host_url}/playground
 
-A pull request is opened now. What appears in it is shown here, and a line that you write is a
-comment in it:
+A pull request is opened now. What appears in it is shown here, with the addresses where the API
+tells it. A line that you write is a comment in it:
   @{server.bot} why is the bare except a problem?
 Two lines are no comments: /push pushes a better version, /close closes the pull request.
 

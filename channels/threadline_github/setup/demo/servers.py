@@ -92,8 +92,9 @@ def check_free(port: int) -> None:
     with socket.socket() as probe:
         try:
             probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise Unavailable(f"Port {port} cannot be had: {error.strerror}.") from error
+        except (OSError, OverflowError) as error:
+            why = getattr(error, "strerror", None) or "a port is 0 to 65535"
+            raise Unavailable(f"Port {port} cannot be had: {why}.") from error
 
 
 class Local:
@@ -145,12 +146,14 @@ class Local:
         """Start it with these files; raises Unavailable when it cannot be had."""
         import aiohttp
 
+        check_free(self._port)
+        if not self._program.is_file():
+            raise Unavailable(f"There is no {self._program}, which is to be the GitHub server.")
         if shutil.which("node") is None:
             raise Unavailable(
                 "Node.js is missing, and the local GitHub server needs it. Install it, or leave "
                 "the server out: FakeGitHub needs Python and git alone."
             )
-        check_free(self._port)
         await self.origin.start()
         await self.gateway.start()
         self.gateway.hooks.target = hook
@@ -172,7 +175,8 @@ class Local:
             *command,
             "--base-url",
             self.url,
-            stdin=asyncio.subprocess.DEVNULL,
+            # It ends when this is closed, so that it outlives no host, however that ends.
+            stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.DEVNULL,
             start_new_session=True,

@@ -45,13 +45,22 @@ async def posts(read: Read, number: int) -> list[Post]:
         *(_comment(comment) for comment in comments),
         *(_review(review) for review in reviews),
         *(_line(comment) for comment in lines),
-        Post("state", f"It is {'merged' if pull.get('merged') else pull['state']}", _at(pull)),
+        Post(
+            "state",
+            f"The pull request is {'merged' if pull.get('merged') else pull['state']}",
+            _at(pull),
+        ),
     ]
 
 
 def news(known: Mapping[str, Post], now: Iterable[Post]) -> list[Post]:
     """Return what is new, or says something else than it did."""
     return [post for post in now if known.get(post.key) != post]
+
+
+def _state(pull: Mapping[str, Any]) -> Post:
+    state = "merged" if pull.get("merged") else pull["state"]
+    return Post("state", f"The pull request is {state}", _at(pull))
 
 
 def _comment(comment: Mapping[str, Any]) -> Post:
