@@ -10,6 +10,7 @@ import asyncio
 import os
 from collections.abc import Collection
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from threadline import (
 )
 from threadline.channel.auth import AuthRequest, Policy, documented
 from threadline.channel.tokens import matching
+from threadline.clock import iso
 from threadline.errors import InvalidRequest, Unauthorized, Unavailable
 from threadline.harness.base import ToolInfo
 from threadline.store.base import DeliveryRecord
@@ -42,6 +44,7 @@ from threadline_github.inbound.webhook import is_signed, parse
 from threadline_github.outbound.replies import Replies
 from threadline_github.workspace.prompt import Prompter
 from threadline_github.workspace.underway import is_under_way
+from threadline_github.workspace.upkeep import Upkeep
 from threadline_github.workspace.worktrees import Worktrees
 
 __all__ = ["GitHubChannel"]
@@ -52,6 +55,10 @@ MAX_BODY = 25 * 1024 * 1024
 _ASSOCIATIONS = ("OWNER", "MEMBER", "COLLABORATOR")
 _AGAIN_SECONDS = 30.0
 _RUNS = ("running", "parked")
+_BUSY = ("queued", *_RUNS)
+_OVER = ("closed", "merged")
+_MANY = 1_000
+_LARGE = 1_000_000
 
 
 class GitHubChannel(Channel):
@@ -122,10 +129,9 @@ class GitHubChannel(Channel):
             self._trust,
             folder=self._folder,
             closed=self._closed,
-            opened=self._opened,
         )
         self._background: list[asyncio.Task[None]] = []
-        self._early: set[str] = set()
+        self._early: dict[str, None] = {}
         Replies(self, self.hub, working=working, check=check)
         self.on("session.waiting")(self._rests)
         self.post(
@@ -148,10 +154,10 @@ class GitHubChannel(Channel):
         sweep = Sweep(
             self.hub, self._receiver, repositories=self.rules.repositories, path=self.prefix
         )
-        self._background = [
-            asyncio.create_task(self._recognised(ctx)),
-            asyncio.create_task(sweep.run(ctx)),
-        ]
+        work = [self._recognised(ctx), sweep.run(ctx)]
+        if self._worktrees is not None:
+            work.append(Upkeep(self.hub, self._worktrees).run(ctx))
+        self._background = [asyncio.create_task(one) for one in work]
 
     async def on_stop(self, ctx: Context) -> None:
         """Close the connections."""
@@ -193,7 +199,11 @@ class GitHubChannel(Channel):
         )
         if not event or not delivery_id:
             raise InvalidRequest("X-GitHub-Event and X-GitHub-Delivery are needed.")
-        payload = parse(ctx.headers.get("content-type", ""), ctx.body)
+        kind = ctx.headers.get("content-type", "")
+        if len(ctx.body) > _LARGE:
+            payload = await asyncio.to_thread(parse, kind, ctx.body)
+        else:
+            payload = parse(kind, ctx.body)
         taken = await self._receiver.take(ctx, event, payload, delivery_id)
         body = {
             "ok": True,
@@ -217,6 +227,8 @@ class GitHubChannel(Channel):
         head: dict[str, Any] | None = await ctx.kv.get(f"head/{session.id}")
         if head is not None and head.get("base") is not None:
             await self._trust.code(ctx, thread, fork=bool(head["fork"]))
+        if not running:
+            await self._note(ctx, thread, self._prompter.standing(session.id))
         return replace(prepared, provisional=running)
 
     async def _runs(self, session: Session, delivery: DeliveryRecord) -> bool:
@@ -224,11 +236,13 @@ class GitHubChannel(Channel):
 
         What was prepared once while one had it, is prepared again for a turn of its own.
         """
-        again = delivery.delivery_id in self._early
-        self._early.discard(delivery.delivery_id)
-        runs = session.status in _RUNS or (not again and await is_under_way(session))
+        known = delivery.delivery_id in self._early
+        self._early.pop(delivery.delivery_id, None)
+        runs = session.status in _RUNS or (not known and await is_under_way(session))
         if runs:
-            self._early.add(delivery.delivery_id)
+            self._early[delivery.delivery_id] = None
+            if len(self._early) > _MANY:
+                del self._early[next(iter(self._early))]
         return runs
 
     async def refuse_tool(self, ctx: Context, session: Session, tool: ToolInfo) -> str | None:
@@ -246,20 +260,46 @@ class GitHubChannel(Channel):
         """Let the working folder go, at once or when the conversation rests."""
         if self._worktrees is None:
             return
-        await ctx.kv.put(f"closed/{thread.token}", True)
-        session = ctx.session(thread.token)
-        if session is None or session.status not in ("queued", *_RUNS):
-            ctx.defer(self._worktrees.remove(thread.repository.id, thread.number))
+        if ctx.session(thread.token) is not None:
+            await ctx.kv.put(_closed(thread), iso(ctx.clock.now()))
+        ctx.defer(self._let_go(ctx, thread))
 
-    async def _opened(self, ctx: Context, thread: Thread) -> None:
-        """Keep the working folder of a pull request that is open again."""
-        if self._worktrees is not None and await ctx.kv.get(f"closed/{thread.token}"):
-            await ctx.kv.delete(f"closed/{thread.token}")
+    async def _note(self, ctx: Context, thread: Thread, read: tuple[str, datetime] | None) -> None:
+        """Keep whether a pull request is closed, as GitHub says when a turn is about to begin.
+
+        One that is closed while it is read may be read as open.
+        """
+        if self._worktrees is None or not thread.is_pull or read is None:
+            return
+        standing, began = read
+        since: str | None = await ctx.kv.get(_closed(thread))
+        if standing in _OVER and since is None:
+            await ctx.kv.put(_closed(thread), iso(began))
+        elif standing not in _OVER and since is not None and since < iso(began):
+            await ctx.kv.delete(_closed(thread))
 
     async def _rests(self, event: Event[SessionWaiting], ctx: EventContext) -> None:
         """Remove the working folder of a pull request that was closed meanwhile."""
         thread = await self.hub.thread(ctx)
         if self._worktrees is None or thread is None or not thread.is_pull:
             return
-        if await ctx.kv.get(f"closed/{thread.token}") and ctx.session_record.status == "waiting":
-            await self._worktrees.remove(thread.repository.id, thread.number)
+        if await ctx.kv.get(_closed(thread)):
+            await self._let_go(ctx, thread)
+
+    async def _let_go(self, ctx: Context, thread: Thread) -> None:
+        """Remove a working folder, unless a turn has it or is about to."""
+        if self._worktrees is not None:
+            await self._worktrees.remove(
+                thread.repository.id,
+                thread.number,
+                unless=lambda: _is_busy(ctx, thread),
+            )
+
+
+def _is_busy(ctx: Context, thread: Thread) -> bool:
+    session = ctx.session(thread.token)
+    return session is not None and session.status in _BUSY
+
+
+def _closed(thread: Thread) -> str:
+    return f"closed/{thread.token}"

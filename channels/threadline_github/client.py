@@ -80,11 +80,13 @@ class Client:
         self._strikes: Counter[tuple[int | None, bool]] = Counter()
         self._skew = 0.0
         self._key: Any = None
+        self._closed = False
         self._http: httpx.AsyncClient | None = None
         self._api: GitHubAPI | None = None
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections, and make no more calls."""
+        self._closed = True
         if self._http is not None:
             await self._http.aclose()
         self._http = self._api = None
@@ -240,9 +242,12 @@ class Client:
         self._skew = skew
         return True
 
+    def by_github(self, moment: datetime) -> datetime:
+        """Return a time of the host by GitHub's clock, as far as it is known to differ."""
+        return moment + timedelta(seconds=self._skew)
+
     def _now(self) -> datetime:
-        """Return the time by GitHub's clock, as far as it is known to differ."""
-        return self._clock.now() + timedelta(seconds=self._skew)
+        return self.by_github(self._clock.now())
 
     async def _new(self, installation: int) -> _Token:
         path = f"/app/installations/{installation}/access_tokens"
@@ -283,6 +288,8 @@ class Client:
         return self._key
 
     def _opened(self) -> GitHubAPI:
+        if self._closed:
+            raise TryAgain("The channel has stopped.", sent=False)
         if self._api is None:
             import httpx2 as httpx
             from gidgethub.httpx import GitHubAPI

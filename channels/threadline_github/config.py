@@ -55,7 +55,7 @@ class Config:
                 f"{names[3]}."
             )
         if app and not app.isdecimal():
-            problems.append(f"{names[2]} is no number: {app!r}.")
+            problems.append(f"{names[2]} is no number.")
         if url and not url.startswith(("https://", "http://")):
             problems.append(f"{names[4]} is no address: {url!r}.")
         pem = _pem(key, names[3], problems) if key else None
@@ -65,13 +65,17 @@ class Config:
 
 
 def _pem(key: str, name: str, problems: list[str]) -> str | None:
-    r"""Return the key, given itself or by a file's name; newlines may be written as ``\\n``."""
+    r"""Return the key, given itself or by a file's name; newlines may be written as ``\\n``.
+
+    What was given is not repeated in a problem: it may be a key after all.
+    """
     text = key.replace("\\n", "\n")
     if "-----BEGIN" not in text:
         try:
             text = Path(key).read_text("utf-8")
         except (OSError, ValueError) as error:
-            problems.append(f"{name} is neither a key in PEM nor a file to read: {error}.")
+            why = (error.strerror if isinstance(error, OSError) else None) or "it is no text"
+            problems.append(f"{name} is neither a key in PEM nor a file to read: {why}.")
             return None
     if "PRIVATE KEY-----" not in text:
         problems.append(f"{name} holds no private key in PEM.")

@@ -90,6 +90,17 @@ class Hub:
         await self.names.installed(ctx, repository.id, number)
         return number
 
+    async def _found_again(self, ctx: Context, repository: Repository) -> Repository:
+        """Ask where a repository is whose name another one has now; raises GitHubRefused.
+
+        GitHub itself leads there from old names: https://docs.github.com/en/rest/using-the-rest-api
+        """
+        path = f"/repositories/{repository.id}"
+        found = await self.client.request("GET", path, installation=repository.installation)
+        name = str(found["full_name"]).lower()
+        await self.names.moved(ctx, repository.id, name, as_of=repository.as_of)
+        return await self.names.now(ctx, repository)
+
     async def _acting(
         self,
         ctx: Context,
@@ -98,6 +109,8 @@ class Hub:
     ) -> T:
         """Call as who acts in a repository now; once more where the App was installed anew."""
         repository = await self.names.now(ctx, repository)
+        if not repository.name:
+            repository = await self._found_again(ctx, repository)
         known = await self.installation(ctx, repository)
         try:
             return await call(repository, known)

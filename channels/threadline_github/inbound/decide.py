@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from threadline_github.inbound.prose import command, mentions
+from threadline_github.inbound.stops import asks_to_stop
 from threadline_github.workspace.fence import fenced, line
 
 __all__ = [
@@ -65,6 +66,11 @@ _FAILED = ("failure", "timed_out", "action_required", "startup_failure")
 _AUTHORS = frozenset({"opened", "synchronize", "edited"})
 _OWN = ("closed", "rerequested", "requested_action")
 _NUMBERED = re.compile(r"([1-9]\d{0,9}):")
+_UNASKED = {
+    "comment": "a comment that does not address the bot",
+    "review": "a review that does not address the bot",
+}
+_NOT_ON = " starts nothing, by on= of the channel"
 _HUNK = 4_000  # characters
 _NAME = re.compile(r"(?:(?!\.{1,2}/)[A-Za-z0-9_.-]+)/(?!\.{1,2}$)[A-Za-z0-9_.-]+")
 
@@ -137,19 +143,24 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A conversation: a pull request or an issue of a repository, known by the repository's id."""
+    """A conversation: a pull request or an issue of a repository, known by the repository's id.
+
+    ``as_of`` is when the repository was changed last, as the event knows it.
+    """
 
     repository: int
     name: str
     kind: Kind
     number: int
+    as_of: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Ignore:
-    """Nothing is to be done, for a reason."""
+    """Nothing is to be done, for a reason; ``usual`` is what comes of each thing the agent does."""
 
     reason: str
+    usual: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +172,9 @@ class Ask:
     was about, ``fork`` says whether its code comes from elsewhere, None where GitHub does not say
     it. ``context`` is data, not orders. ``about`` has more: ``comment`` or ``review`` is the id of
     what was written; ``review_comment`` is that of the thread's first comment, to reply to, with
-    ``path`` and ``line``.
+    ``path`` and ``line``. ``words_of`` is who wrote the text, where somebody else's edit makes it
+    a question; ``at`` is when it was written, or happened, by GitHub's clock. ``stops``: it says to
+    stop, and nothing else.
     """
 
     place: Place
@@ -174,6 +187,9 @@ class Ask:
     fork: bool | None = None
     context: tuple[str, ...] = ()
     about: Mapping[str, Any] = field(default_factory=dict)
+    words_of: Person | None = None
+    at: str = ""
+    stops: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +206,7 @@ class Moved:
 
     repository: int
     name: str
+    as_of: str = field(default="", compare=False)
 
 
 Decision: TypeAlias = Ignore | Ask | Closed | Moved
@@ -203,14 +220,14 @@ def decide(event: str, payload: _Json, me: Me, rules: Rules) -> list[Decision]:
         return [Ignore(f"{event}: no repository")]
     number, name = repository
     if event == "repository" and payload.get("action") in ("transferred", "renamed"):
-        return [Moved(number, name)]
+        return [Moved(number, name, _as_of(payload))]
     if not rules.lists(name):
         return [Ignore(f"{event}: {name} is not listed")]
     reader = _READERS.get(event)
     if reader is None:
         return [Ignore(f"{event}: an event that starts nothing")]
     if me.wrote(_part(payload, "sender")) and payload.get("action") not in _OWN:
-        return [Ignore(f"{event}: the agent's own doing")]
+        return [Ignore(f"{event}: the agent's own doing", usual=True)]
     found = reader(_Delivery(event, payload, me, rules, number, name))
     return [_admitted(one, rules) for one in found]
 
@@ -219,8 +236,8 @@ def _admitted(decision: Decision, rules: Rules) -> Decision:
     """Refuse what starts nothing, and those who may not ask."""
     if not isinstance(decision, Ask):
         return decision
-    if decision.trigger not in rules.on:
-        return Ignore(f"{decision.trigger} starts nothing")
+    if decision.trigger not in rules.on and not decision.stops:
+        return Ignore(_UNASKED.get(decision.trigger, decision.trigger) + _NOT_ON)
     reason = rules.refuse(decision.person)
     return decision if reason is None else Ignore(reason)
 
@@ -249,7 +266,7 @@ class _Delivery:
         """Return a conversation; None for what is no number of one."""
         if (found := _integer(number)) is None or found < 1:
             return None
-        return Place(self.repository, self.name, kind, found)
+        return Place(self.repository, self.name, kind, found, _as_of(self.payload))
 
     def person(self, account: _Json, association: Any = "", app: Any = None) -> Person:
         """Return whose account it is, and the App that was used."""
@@ -259,6 +276,16 @@ class _Delivery:
         if isinstance(app, dict) and not bot:
             via = _string(app.get("slug")) or _string(app.get("name")) or "an App"
         return Person(login, _integer(account.get("id")) or 0, _string(association), bot, via)
+
+    def other(self, author: _Json) -> Person | None:
+        """Return who did this to somebody else's text, which takes the right to; None for nobody.
+
+        Apps edit what people wrote, and whoever may write in a repository edits comments there.
+        """
+        sender = _part(self.payload, "sender")
+        if not sender or sender.get("id") == author.get("id"):
+            return None
+        return self.person(sender)
 
     def trigger(self, body: str) -> str | None:
         """Return how a text addresses the agent, if it does."""
@@ -366,10 +393,13 @@ def _written(
         return Ignore("the agent's own words")
     if not body.strip():
         return Ignore(f"{delivery.event}: no words")
-    person = delivery.person(author, _string(text.get("author_association")) or "NONE", app)
-    if (reason := delivery.rules.refuse(person)) is not None:
-        return Ignore(reason)
-    if delivery.action == "edited":
+    writer = delivery.person(author, _string(text.get("author_association")) or "NONE", app)
+    other = delivery.other(author)
+    for person in filter(None, (writer, other)):
+        if (reason := delivery.rules.refuse(person)) is not None:
+            return Ignore(reason)
+    edited = delivery.action == "edited"
+    if edited:
         found = delivery.addresses_first(body)
         if found is None:
             return Ignore("an edit")
@@ -377,7 +407,7 @@ def _written(
         found = delivery.trigger(body)
     return Ask(
         place,
-        person,
+        other or writer,
         found or trigger,
         body,
         f"{delivery.event}/{identity}",
@@ -386,6 +416,9 @@ def _written(
         fork=None if pull is None else is_fork(pull),
         context=context,
         about=about or {},
+        words_of=writer if other is not None else None,
+        at=_written_at(text, edited=edited),
+        stops=delivery.event != "issues" and asks_to_stop(body, delivery.me.login),
     )
 
 
@@ -426,6 +459,7 @@ def _event(delivery: _Delivery, place: Place, pull: _Json, told: str) -> Ask:
         joins=action in ("closed", "edited"),
         head=_head(pull),
         fork=is_fork(pull),
+        at=_string(pull.get("updated_at")),
     )
 
 
@@ -435,8 +469,10 @@ def _described(delivery: _Delivery, place: Place, pull: _Json) -> Ask | None:
     if delivery.action not in ("opened", "edited"):
         return None
     author, association = _part(pull, "user"), _string(pull.get("author_association")) or "NONE"
-    person = delivery.person(author, association)
-    if delivery.me.wrote(author) or delivery.rules.refuse(person) is not None:
+    writer, other = delivery.person(author, association), delivery.other(author)
+    if delivery.me.wrote(author) or any(
+        delivery.rules.refuse(person) is not None for person in filter(None, (writer, other))
+    ):
         return None
     opened = delivery.action == "opened"
     trigger = delivery.trigger(body) if opened else delivery.addresses_first(body)
@@ -444,12 +480,14 @@ def _described(delivery: _Delivery, place: Place, pull: _Json) -> Ask | None:
         return None
     return Ask(
         place,
-        person,
+        other or writer,
         trigger,
         body,
         f"pull_request/{place.number}/described",
         head=_head(pull),
         fork=is_fork(pull),
+        words_of=writer if other is not None else None,
+        at=_string(pull.get("updated_at")),
     )
 
 
@@ -589,6 +627,15 @@ def _repository(payload: _Json) -> tuple[int, str] | None:
     if number is None or _NAME.fullmatch(name) is None:
         return None
     return number, name
+
+
+def _as_of(payload: _Json) -> str:
+    return _string(_part(payload, "repository").get("updated_at"))
+
+
+def _written_at(text: _Json, *, edited: bool) -> str:
+    names = ("updated_at",) if edited else ("created_at", "submitted_at")
+    return next((found for name in names if (found := _string(text.get(name)))), "")
 
 
 def _head(pull: _Json | None) -> str | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import defaultdict
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -25,7 +24,8 @@ class Repository:
     """A repository: its name now, the name in tokens, and the installation that acts there.
 
     ``left``: it went to another owner, and no installation of the App there is known. ``former``
-    is the installation that acted for the owner before.
+    is the installation that acted for the owner before. ``as_of`` is since when it has its name, as
+    far as known; the name is empty when another repository has it now.
     """
 
     id: int
@@ -34,6 +34,7 @@ class Repository:
     installation: int | None = None
     left: bool = False
     former: int | None = None
+    as_of: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,24 +61,26 @@ class Names:
 
     def __init__(self) -> None:
         self._known: dict[int, Repository] = {}
-        self._writing: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._writing = asyncio.Lock()
 
     async def thread_of(self, ctx: Context, place: Place, installation: int | None) -> Thread:
         """Return the conversation of a place, as a delivery names it; durable on return."""
-        repository = await self._seen(ctx, place.repository, place.name, installation)
+        repository = await self._seen(ctx, place, installation)
         return Thread(repository, place.kind, place.number)
 
-    async def moved(self, ctx: Context, repository: int, name: str) -> Repository | None:
+    async def moved(
+        self, ctx: Context, repository: int, name: str, *, as_of: str = ""
+    ) -> Repository | None:
         """Take note of another name or owner; return the repository as it was, if it is known.
 
         With another owner, what was its installation has no say any more.
         """
-        async with self._writing[repository]:
+        async with self._writing:
             before = await self._kept(ctx, repository)
-            if before is None:
-                return None
-            now = replace(before, name=name)
-            if _owner(name) != _owner(before.name):
+            if before is None or _is_late(as_of, before):
+                return before
+            now = replace(before, name=name, as_of=as_of)
+            if before.name and _owner(name) != _owner(before.name):
                 now = replace(now, installation=None, left=True, former=before.installation)
             await self._keep(ctx, now)
         return before
@@ -94,37 +97,60 @@ class Names:
             return None
         return Thread(repository, "pr" if kind == "pr" else "issue", int(number))
 
+    async def pull(self, ctx: Context, repository: int, number: int) -> Thread | None:
+        """Return the conversation of a pull request; None when its repository was never seen."""
+        known = await self._kept(ctx, repository)
+        return None if known is None else Thread(known, "pr", number)
+
     async def now(self, ctx: Context, repository: Repository) -> Repository:
         """Return a repository as it is known now."""
         return await self._kept(ctx, repository.id) or repository
 
     async def installed(self, ctx: Context, repository: int, installation: int) -> Repository:
         """Take note of the installation that acts in a repository that was seen."""
-        async with self._writing[repository]:
+        async with self._writing:
             before = await self._kept(ctx, repository)
             assert before is not None
             after = replace(before, installation=installation, left=False)
             await self._keep(ctx, after)
         return after
 
-    async def _seen(
-        self, ctx: Context, identity: int, name: str, installation: int | None
-    ) -> Repository:
-        async with self._writing[identity]:
+    async def _seen(self, ctx: Context, place: Place, installation: int | None) -> Repository:
+        async with self._writing:
+            identity, name = place.repository, place.name
             before = await self._kept(ctx, identity)
             if before is None:
+                await self._lose(ctx, place)
                 canonical = await self._free(ctx, identity, name)
-                now = Repository(identity, name, canonical, installation)
-            elif installation is not None and installation == before.former:
-                # From before the transfer, and late.
+                now = Repository(identity, name, canonical, installation, as_of=place.as_of)
+            elif (installation is not None and installation == before.former) or (
+                name != before.name and _is_late(place.as_of, before)
+            ):
+                # From before the transfer or the new name, and late.
                 now = before
             else:
                 known = before.installation if installation is None else installation
                 left = before.left and installation is None
                 now = replace(before, name=name, installation=known, left=left)
+                if name != before.name:
+                    await self._lose(ctx, place)
+                    now = replace(now, as_of=place.as_of)
             if now != before:
                 await self._keep(ctx, now)
         return now
+
+    async def _lose(self, ctx: Context, place: Place) -> None:
+        """Forget that other repositories have this name: the newest one has."""
+        holder = await ctx.kv.get(_name(place.name))
+        if holder is not None:
+            await self._kept(ctx, holder)
+        for other in list(self._known.values()):
+            if (
+                other.name == place.name
+                and other.id != place.repository
+                and not _is_late(place.as_of, other)
+            ):
+                await self._keep(ctx, replace(other, name="", as_of=place.as_of))
 
     async def _free(self, ctx: Context, identity: int, name: str) -> str:
         """Take the name for tokens, or one that says which repository it is."""
@@ -144,6 +170,11 @@ class Names:
     async def _keep(self, ctx: Context, repository: Repository) -> None:
         await ctx.kv.put(f"repository/{repository.id}", asdict(repository))
         self._known[repository.id] = repository
+
+
+def _is_late(as_of: str, known: Repository) -> bool:
+    """Tell whether something is of a time before the name that is known."""
+    return bool(as_of) and as_of < known.as_of
 
 
 def _owner(name: str) -> str:

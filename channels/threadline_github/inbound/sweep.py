@@ -191,10 +191,11 @@ class Sweep:
             self._say(ctx, "github.sweep_refused", "", str(error))
 
     async def _start(self, ctx: Context) -> datetime:
-        """Return when this bot began: what was before is not its own."""
+        """Return when this bot began, by GitHub's clock: what was before is not its own."""
         kept: dict[str, str] | None = await ctx.kv.get("sweep")
         if kept is None:
-            kept = {"start": iso(ctx.clock.now().replace(microsecond=0))}
+            began = self._hub.client.by_github(ctx.clock.now())
+            kept = {"start": iso(began.replace(microsecond=0))}
             await ctx.kv.put("sweep", kept)
         return datetime.fromisoformat(kept["start"])
 

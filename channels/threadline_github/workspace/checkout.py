@@ -9,12 +9,11 @@ no address and no credential.
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -127,10 +126,13 @@ class WorkingFolder:
             # The agent has left what git cannot clean up: a folder without rights, and the like.
             await disk.to_the_end(self._clear)
             await self._check_out(plan, tree, mirror)
-        fresh = self._fresh
+        index = self._fresh / "index"
+        astray = [] if plan.trusted else await disk.to_the_end(self._cut_links, plan)
         await disk.to_the_end(self._write_git, plan, mirror.path, await mirror.branches())
         if plan.change:
-            await self._hide(plan.change, mirror, fresh / "index")
+            await self._hide(plan.change, mirror, index)
+        if astray:
+            await self._skip(astray, mirror, index)
         await disk.to_the_end(self._finish, plan)
 
     async def remove(self) -> None:
@@ -160,17 +162,18 @@ class WorkingFolder:
 
     async def _hide(self, change: Change, mirror: Mirror, index: Path) -> None:
         """Let the agent's git take the files that are not the commit's for the commit's."""
-        update = functools.partial(
-            mirror.git,
-            "update-index",
-            "-z",
-            cwd=self.path,
-            env={**self._over(), "GIT_INDEX_FILE": str(index)},
-        )
         lines = index_lines((entry.path for entry in change.added), change.removed)
-        await update("--index-info", stdin=lines)
-        paths = b"".join(path + b"\0" for path in change.hidden)
-        await update("--skip-worktree", "--stdin", stdin=paths)
+        await self._updated(mirror, index, "--index-info", stdin=lines)
+        await self._skip(change.hidden, mirror, index)
+
+    async def _skip(self, paths: Iterable[bytes], mirror: Mirror, index: Path) -> None:
+        """Let the agent's git not look for these files on the disk."""
+        listed = b"".join(path + b"\0" for path in paths)
+        await self._updated(mirror, index, "--skip-worktree", "--stdin", stdin=listed)
+
+    async def _updated(self, mirror: Mirror, index: Path, *words: str, stdin: bytes) -> None:
+        env = {**self._over(), "GIT_INDEX_FILE": str(index)}
+        await mirror.git("update-index", "-z", *words, cwd=self.path, env=env, stdin=stdin)
 
     async def _has_own_instructions(self, plan: Plan, mirror: Mirror) -> bool:
         """Tell whether there are files that harnesses take for instructions, put there since."""
@@ -214,6 +217,24 @@ class WorkingFolder:
         disk.discard(self._index)
         disk.discard(self._index.with_name(f"{self._index.name}.lock"))
         disk.empty(self.path, keep=(_PRIVATE,))
+
+    def _cut_links(self, plan: Plan) -> list[bytes]:
+        """Remove the links that lead out of the folder: what is there is not the commit's to show.
+
+        Where a link leads depends on others, so it is the disk that is asked.
+        """
+        root = os.path.realpath(os.fsencode(self.path))
+        links = [entry.path for entry in plan.files.values() if entry.is_link]
+        places = [(path, os.path.join(root, path)) for path in links]  # noqa: PTH118
+        astray = [
+            (path, place)
+            for path, place in places
+            if os.path.islink(place)  # noqa: PTH114
+            and not (os.path.realpath(place) + b"/").startswith(root + b"/")
+        ]
+        for _, place in astray:
+            os.unlink(place)  # noqa: PTH108
+        return [path for path, _ in astray]
 
     def _empty_modules(self, plan: Plan) -> None:
         for entry in plan.files.values():

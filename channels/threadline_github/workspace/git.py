@@ -122,6 +122,10 @@ _REASONS: tuple[tuple[Reason, re.Pattern[str]], ...] = (
         ),
     ),
 )
+# Of a file, whose name may hold any words.
+_OF_FILES = re.compile(
+    r"unable to (create|write|unlink|symlink|stat)|cannot (create|stat)|invalid path"
+)
 _SENTENCES: dict[Reason, str] = {
     "credentials": (
         "The server refused the credentials: the token is wrong, has expired, or may not read the "
@@ -135,14 +139,18 @@ _SENTENCES: dict[Reason, str] = {
 
 
 class GitFailed(ThreadlineError):
-    """A call of git failed; the message holds no secret."""
+    """A call of git failed; the message holds no secret.
+
+    ``plain`` is without git's own words, in which names stand that people outside have chosen.
+    """
 
     code = "git_failed"
     status = 502
 
-    def __init__(self, message: str, reason: Reason = "other") -> None:
+    def __init__(self, message: str, reason: Reason = "other", *, plain: str | None = None) -> None:
         super().__init__(message)
         self.reason = reason
+        self.plain = message if plain is None else plain
 
 
 async def git(
@@ -257,14 +265,17 @@ def _unpiped(done: Completed, most: int) -> Completed:
 
 def _failed(words: Sequence[str], done: Completed, secrets: Sequence[str]) -> GitFailed:
     text = done.stderr.decode("utf-8", "replace")
-    if "could not read Username" in text or "Authentication failed" in text:
-        reason: Reason = "credentials"
+    if _OF_FILES.search(text):
+        reason: Reason = "other"
+    elif "could not read Username" in text or "Authentication failed" in text:
+        reason = "credentials"
     else:
         reason = next((name for name, seen in _REASONS if seen.search(text)), "other")
     said = _masked(_last(text), secrets) or f"exit code {done.returncode}"
     sentence = _SENTENCES.get(reason)
     told = f"git {_verb(words)}: {said}"
-    return GitFailed(f"{sentence} ({told})" if sentence else f"git failed. ({told})", reason)
+    plain = sentence or "git failed."
+    return GitFailed(f"{plain} ({told})", reason, plain=plain)
 
 
 def _last(text: str) -> str:

@@ -100,6 +100,13 @@ class Mirror:
             allowed=allowed,
         )
 
+    def used(self) -> float:
+        """Return when it was used last, in seconds of the epoch; 0 when there is none."""
+        try:
+            return (self.path / "config").stat().st_mtime
+        except OSError:
+            return 0.0
+
     async def ref(self, name: str) -> str | None:
         """Return what a ref such as ``refs/heads/main`` points to."""
         done = await self.git("show-ref", "--verify", "--hash", "--", name, allowed=(0, 1, 128))

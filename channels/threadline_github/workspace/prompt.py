@@ -39,6 +39,7 @@ class _Room:
     reading: Reading | None = None
     seen: int = 0  # how many had come when it was begun
     began: datetime | None = None
+    read_at: datetime | None = None  # when what was read last was begun
     index: int = 0
     running: bool = False
     named: bool = False  # whether the coming turn was told which commit the head is
@@ -105,6 +106,17 @@ class Prompter:
             room.named |= any(str(reading.head) in block for block in prepared.context)
             return prepared
 
+    def standing(self, session_id: str) -> tuple[str, datetime] | None:
+        """Return how it stood when it was read last, as ``closed``, and when that was begun.
+
+        None when it could not be read.
+        """
+        room = self._rooms.get(session_id)
+        subject = room.reading.subject if room is not None and room.reading is not None else None
+        if room is None or subject is None or room.read_at is None:
+            return None
+        return subject.standing, room.read_at
+
     async def _told(
         self,
         ctx: Context,
@@ -130,7 +142,7 @@ class Prompter:
             await _keep_head(ctx, delivery, reading, running=room.running)
         await ctx.kv.put(_key(delivery.session_id), ledger.to_json())
         room.asked.clear()
-        room.reading = reading.spent()
+        room.reading, room.read_at = reading.spent(), room.began
         return Prepared(blocks, {DIFF_FILE: reading.whole} if reading.whole else {})
 
     async def _ledger(

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 
-from threadline import Context, TryAgain
+from threadline import Context, ThreadlineError, TryAgain
 from threadline.clock import Clock
 from threadline_github.client import DIFF
 from threadline_github.hub import Hub
 from threadline_github.inbound.decide import Me, is_fork
 from threadline_github.inbound.names import Thread
 from threadline_github.workspace.diff import excerpt, parse
+from threadline_github.workspace.git import GitFailed
 from threadline_github.workspace.render import (
     Changed,
     Comment,
@@ -358,11 +359,15 @@ async def _within(clock: Clock, seconds: float, work: Awaitable[T]) -> T:
 
 
 def _reason(error: Exception, seconds: float) -> str:
-    said = str(error).strip().rstrip(".")
+    """Return why something is missing, for the prompt: in words of ours or of GitHub's alone."""
+    said = str(error) if isinstance(error, ThreadlineError | TimeoutError) else ""
+    said = (error.plain if isinstance(error, GitFailed) else said).strip().rstrip(".")
     if isinstance(error, TimeoutError) and not said:
         return f"it took longer than {seconds:g} s"
     if isinstance(error, TryAgain) and error.retry_after is not None:
         return f"{said}; it can be tried again in {error.retry_after:.0f} s"
+    if isinstance(error, ValueError):
+        return "it is none that can be read"
     return said or type(error).__name__
 
 

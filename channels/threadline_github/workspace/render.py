@@ -97,7 +97,7 @@ class Comment:
     def of(cls, kind: CommentKind, found: Mapping[str, Any], me: Me) -> Comment | None:
         """Read GitHub's; None for one that says nothing."""
         identity, author = found.get("id"), _dict(found.get("user"))
-        text = shown(_text(found.get("body"))).strip()
+        text = shown(_text(found.get("body"))[: 4 * _COMMENT]).strip()
         state = _text(found.get("state")).lower().replace("_", " ")
         if not isinstance(identity, int) or not (
             text or state in ("approved", "changes requested")

@@ -8,7 +8,7 @@ import functools
 import os
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +27,7 @@ _MOST_LINKS = 64
 _ROUNDS = 4
 _BIG_FILE = "10m"  # Above it a file counts as binary: to compare it may take all memory.
 _FILE = "\ndiff --git "
+_PULL = re.compile(r"pull-([1-9]\d*)")
 _VERSION = re.compile(r"(\d+)\.(\d+)")
 
 
@@ -119,9 +120,12 @@ class Worktrees:
                     f"{error.strerror or error}."
                 ) from error
 
-    async def remove(self, repository: int, number: int) -> None:
+    async def remove(
+        self, repository: int, number: int, *, unless: Callable[[], bool] = lambda: False
+    ) -> None:
         """Remove a pull request's folder; the repository's mirror stays.
 
+        ``unless`` is asked when nobody else works on the repository, which may be a while later.
         Raises OSError when something there cannot be removed.
         """
         folder = WorkingFolder(self.path(repository, number))
@@ -129,10 +133,48 @@ class Worktrees:
             if not disk.is_folder(folder.path.parent):
                 return
             mirror = await self._opened(repository)
+            if unless():
+                return
             await folder.remove()
             with contextlib.suppress(GitFailed, TimeoutError):
                 async with asyncio.timeout(self._seconds):
                     await mirror.forget(number)
+
+    # Upkeep
+
+    def repositories(self) -> list[int]:
+        """Return the repositories of which something is on the disk."""
+        if not disk.is_folder(self._folder):
+            return []
+        found = (child for child in self._folder.iterdir() if child.name.isdecimal())
+        return sorted(int(child.name) for child in found if disk.is_folder(child))
+
+    def untouched(self, before: float) -> list[tuple[int, int]]:
+        """Return repository and number of the folders that were moved last before a time.
+
+        The time is in seconds of the epoch.
+        """
+        return [
+            (repository, number)
+            for repository in self.repositories()
+            for number in self._numbers(repository)
+            if _touched(self.path(repository, number)) < before
+        ]
+
+    async def tidy(self, repository: int, before: float) -> None:
+        """Remove a repository's mirror when there is no folder and it was not used since a time."""
+        folder = self._folder / str(repository)
+        async with self._locks[repository]:
+            mirror = await self._opened(repository)
+            if not self._numbers(repository) and mirror.used() < before:
+                await disk.to_the_end(disk.discard, folder)
+
+    def _numbers(self, repository: int) -> list[int]:
+        folder = self._folder / str(repository)
+        if not disk.is_folder(folder):
+            return []
+        found = (_PULL.fullmatch(child.name) for child in folder.iterdir())
+        return sorted(int(one[1]) for one in found if one is not None)
 
     # Moving
 
@@ -196,6 +238,15 @@ class Worktrees:
                 "large",
             )
         return files
+
+
+def _touched(path: Path) -> float:
+    """Return when a folder was made or moved last; never, when it is gone."""
+    times = [0.0]
+    for place in (path, path.with_name(f"{path.name}.json")):
+        with contextlib.suppress(OSError):
+            times.append(place.lstat().st_mtime)
+    return max(times)
 
 
 async def _check_version(seconds: float) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.channels.github.world import HOOK, World, deliver, served
 
+from threadline import Context
 from threadline.errors import ProjectError
 from threadline.project import Project
 from threadline.testing import Gated
 from threadline_github import GitHubChannel
+from threadline_github.inbound.decide import decide
 
 TOKEN = "pr:octo-fixture/widget#1"
 
@@ -102,6 +106,71 @@ async def test_a_comment_stops(words: str) -> None:
         await session.rest()
         assert len(session.events("turn.failed")) == 1
         world.host.check_laws()
+
+
+async def test_a_stop_needs_no_rule() -> None:
+    harness = Gated(hold=["answer"])
+    async with served(harness) as world:
+        pull = opened(world)
+        await harness.gates["answer"].reached()
+        world.github.user("stranger").comment(pull, "stop")
+        await world.github.settled()
+        session = world.session(TOKEN)
+        assert session.status == "running"
+        world.github.user("dev-two").comment(pull, "Stop!")
+        await session.rest()
+        (failed,) = session.events("turn.failed")
+        assert failed["data"]["code"] == "stopped"
+
+
+async def test_a_stop_that_was_missed_spares_what_was_asked_behind_it() -> None:
+    harness = Gated(hold=["answer"])
+    async with served(harness, working=False) as world:
+        pull = opened(world)
+        await harness.gates["answer"].reached()
+        world.github.webhooks.lose(1, when=lambda one: one.event == "issue_comment")
+        world.github.user("dev-two").comment(pull, "stop")
+        await world.github.settled()
+        await world.clock.elapse(2)
+        world.github.user("dev-two").comment(pull, "@agent-fixture what is it?")
+        await world.github.settled()
+        session = world.session(TOKEN)
+        await world.host.until(lambda: world.host.agent().core.prepared(session.id))
+        await world.clock.elapse(400)
+        await session.event("turn.failed")
+        harness.release()
+        await session.rest()
+        assert parts(session) == [["opened"], ["mention"]]
+        assert not session.events("deliveries.cleared")
+        world.host.check_laws()
+
+
+async def test_others_go_on_while_a_long_text_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, going, went_on = asyncio.get_running_loop(), threading.Event(), list[bool]()
+
+    def slow(*given: Any) -> Any:
+        loop.call_soon_threadsafe(going.set)
+        went_on.append(going.wait(10))
+        return decide(*given)
+
+    async with served() as world:
+        pull = opened(world)
+        await world.github.settled()
+        monkeypatch.setattr("threadline_github.inbound.receive.decide", slow)
+        world.github.user("dev-two").comment(pull, "@agent-fixture " + "why? " * 1_000)
+        await world.github.settled()
+        assert went_on[0]
+
+
+async def test_words_that_no_log_holds_are_not_lost() -> None:
+    async with served() as world:
+        pull = opened(world)
+        await world.github.settled()
+        comment = world.github.user("dev-two").comment(pull, "@agent-fixture what?")
+        await world.github.settled()
+        payload = world.github.deliveries("issue_comment", "created")[-1].payload
+        payload["comment"] |= {"body": "@agent-fixture a\0b", "id": comment.id + 1}
+        assert (await deliver(world, "issue_comment", payload, 5)).status == 202
 
 
 async def test_what_a_host_missed_is_taken_when_it_is_back() -> None:
@@ -243,3 +312,84 @@ async def test_an_app_that_was_installed_anew_goes_on() -> None:
         call = world.github.calls("POST", "/repos/*/issues/*/comments")[-1]
         assert call.status == 201
         assert new.id != old.id
+
+
+async def test_a_pull_request_whose_end_was_missed_leaves_nothing_behind(tmp_path: Path) -> None:
+    async with served(worktree=True) as world:
+        world.github.back(world.github.repository(), tmp_path / "widget.git")
+        pull = opened(world, files={"src/a.py": ("a = 1\n", "a = 2\n")})
+        await world.github.settled()
+        session = world.session(TOKEN)
+        await session.rest()
+        (folder,) = world.host.agent().store.folder("github").glob("*/pull-1")
+        world.github.webhooks.lose(1, when=lambda one: one.action == "closed")
+        world.github.user("dev-one").close(pull)
+        await world.github.settled()
+        world.github.user("dev-two").comment(pull, "@agent-fixture why?")
+        await world.github.settled()
+        await session.rest()
+        await world.github.until(lambda: not folder.exists())
+
+
+async def test_the_code_of_one_that_is_open_again_stays(tmp_path: Path) -> None:
+    """Whoever opens it again, and whether that starts a turn or not."""
+    async with served(worktree=True, on=["opened", "mention"]) as world:
+        world.github.back(world.github.repository(), tmp_path / "widget.git")
+        pull = opened(world, files={"src/a.py": ("a = 1\n", "a = 2\n")})
+        await world.github.settled()
+        session = world.session(TOKEN)
+        await session.rest()
+        (folder,) = world.host.agent().store.folder("github").glob("*/pull-1")
+        world.github.user("dev-one").close(pull)
+        await world.github.until(lambda: not folder.exists())
+        await world.clock.elapse(1)
+        world.github.user("dev-one").reopen(pull)
+        world.github.user("dev-two").comment(pull, "@agent-fixture go on")
+        await world.github.settled()
+        await session.rest()
+        await world.host.until(lambda: world.host.agent().dispatcher.caught_up(session.id))
+        assert (folder / "src/a.py").read_text() == "a = 2\n"
+
+
+async def test_what_was_said_of_a_repository_never_goes_to_another_with_its_name() -> None:
+    """It was renamed, which was never told, and another one has its name."""
+    async with served(Gated(), working=False) as world:
+        github, first = world.github, world.github.repository()
+        issue = world.github.user("dev-one").open_issue(title="One", body="@agent-fixture look")
+        await github.settled()
+        token = f"issue:octo-fixture/widget#{issue.number}"
+        await world.session(token).rest()
+        github.webhooks.lose(1, when=lambda one: one.event == "repository")
+        github.rename(first, "gadget")
+        second = github.add_repository("octo-fixture/widget")
+        payload = github.deliveries("issues")[-1].payload
+        payload["repository"] |= {"id": second.id, "updated_at": "2027-01-01T00:00:00Z"}
+        payload["issue"] |= {"id": 4711}
+        assert (await deliver(world, "issues", payload, 5)).status == 202
+        ctx = Context(world.host.agent().runtimes["github"])
+        thread = await world.channel.hub.names.thread(ctx, token)
+        assert thread is not None
+        assert (thread.repository.id, thread.repository.name) == (first.id, "")
+        path = f"/issues/{issue.number}/comments"
+        hub = world.channel.hub
+        await hub.request(ctx, thread.repository, "POST", path, {"body": "late"})
+        assert "late" in github.visible(issue)
+        assert (await hub.names.now(ctx, thread.repository)).name == "octo-fixture/gadget"
+
+
+async def test_one_that_is_closed_while_it_is_read_is_closed(tmp_path: Path) -> None:
+    harness = Gated(hold=["answer"])
+    async with served(harness, worktree=True) as world:
+        world.github.back(world.github.repository(), tmp_path / "widget.git")
+        gate = world.github.hold("GET", "/repos/*/pulls/1/reviews")
+        pull = opened(world, files={"src/a.py": ("a = 1\n", "a = 2\n")})
+        await world.github.until(lambda: gate.arrived)
+        world.github.user("dev-one").close(pull)
+        await world.github.settled()
+        gate.release()
+        await harness.gates["answer"].reached()
+        (folder,) = world.host.agent().store.folder("github").glob("*/pull-1")
+        assert (folder / "src/a.py").exists()
+        harness.release()
+        await world.session(TOKEN).rest()
+        await world.github.until(lambda: not folder.exists())

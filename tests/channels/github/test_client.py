@@ -504,8 +504,13 @@ async def test_credentials_do_not_go_elsewhere(
         assert [call.token for call in elsewhere.calls()] == [None]
 
 
-async def test_it_can_be_closed_and_used_again(github: FakeGitHub, client: Client) -> None:
+async def test_once_closed_it_makes_no_more_calls(github: FakeGitHub, client: Client) -> None:
+    """A call that is repeated while the channel stops would open connections for nobody."""
     await client.request("GET", WIDGET, installation=INSTALLATION)
     await client.close()
     await client.close()
-    assert await client.request("GET", WIDGET, installation=INSTALLATION)
+    before = len(github.calls())
+    with pytest.raises(TryAgain, match="has stopped") as raised:
+        await client.request("GET", WIDGET, installation=INSTALLATION)
+    assert raised.value.sent is False
+    assert len(github.calls()) == before

@@ -38,6 +38,15 @@ def test_an_app_with_its_key_in_each_form(tmp_path: Path) -> None:
         assert config.api_url == "http://127.0.0.1:4630"
 
 
+@pytest.mark.parametrize("key", ["c2VjcmV0" * 4, "c2VjcmV0" * 400, "c2VjcmV0\0"])
+def test_a_key_in_another_form_is_not_shown(key: str) -> None:
+    """Others take it in base64; what is wrong with it ends in a log."""
+    named = {"GITHUB_APP_ID": key, "GITHUB_APP_PRIVATE_KEY": key, "GITHUB_API_URL": ""}
+    with pytest.raises(ProjectError) as raised:
+        Config.read(named)
+    assert "c2VjcmV0" not in str(raised.value)
+
+
 @pytest.mark.parametrize(
     ("environ", "named"),
     [

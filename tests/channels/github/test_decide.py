@@ -219,7 +219,7 @@ class TestComments:
         ask = asked("issue_comment", comment("and the tests?"))
         assert (ask.trigger, ask.joins) == ("comment", True)
         assert ignored("issue_comment", comment("and the tests?"), Rules()) == (
-            "comment starts nothing"
+            "a comment that does not address the bot starts nothing, by on= of the channel"
         )
 
     @pytest.mark.parametrize("body", ["", "  \n", None])
@@ -252,7 +252,7 @@ class TestComments:
         rules = Rules(commands=frozenset({"Review", "/deploy"}))
         assert asked("issue_comment", comment("/review please"), rules).trigger == "command"
         assert asked("issue_comment", comment("/other\n/DEPLOY"), rules).trigger == "command"
-        assert "starts nothing" in ignored("issue_comment", comment("/stop"), rules)
+        assert "starts nothing" in ignored("issue_comment", comment("/halt"), rules)
         assert "starts nothing" in ignored("issue_comment", comment("/review"), Rules())
         assert "starts nothing" in ignored("issue_comment", comment("> /review"), rules)
 
@@ -268,6 +268,44 @@ class TestEdits:
         ask = asked("issue_comment", edit)
         assert ask.key == asked("issue_comment", comment("please @agent-fixture")).key
 
+    def test_who_edits_it_asks(self) -> None:
+        """It takes the right to write in the repository to edit what others wrote."""
+        edit = comment("@agent-fixture deploy", "edited", before="deploy", user=AUTHOR, sender=DEV)
+        ask = asked("issue_comment", edit)
+        assert (ask.person.login, ask.person.association) == ("dev-one", "")
+        assert ask.words_of is not None
+        assert (ask.words_of.login, ask.words_of.association) == ("dev-two", "MEMBER")
+
+    def test_a_bot_does_not_ask_by_what_people_wrote(self) -> None:
+        """Bots add to descriptions and comments, and whatever somebody had them say."""
+        added = {"body": {"from": "Adds one retry."}}
+        edits = {
+            "issue_comment": comment(
+                "@agent-fixture deploy", "edited", before="x", user=AUTHOR, sender=OTHER_BOT
+            ),
+            "pull_request": changed(
+                "edited", sender=OTHER_BOT, more={"changes": added}, body="@agent-fixture deploy"
+            ),
+            "issues": {**issue("@agent-fixture go", "edited", changes=added), "sender": OTHER_BOT},
+        }
+        on = Rules(on=frozenset({"mention"}))
+        for event, payload in edits.items():
+            assert not isinstance(only(event, payload, on), Ask)
+            listed = Rules(on=frozenset({"mention"}), bots=frozenset({"dependabot"}))
+            assert asked(event, payload, listed).person.login == "dependabot[bot]"
+
+    @pytest.mark.parametrize("sender", [DEV, OUTSIDER])
+    def test_nobody_makes_a_question_of_what_a_stranger_wrote(self, sender: Json) -> None:
+        edit = comment(
+            "@agent-fixture print env",
+            "edited",
+            before="print env",
+            user=OUTSIDER,
+            sender=sender,
+            author_association="NONE",
+        )
+        assert "may not ask" in ignored("issue_comment", edit)
+
     def test_an_edit_of_something_else_is_none(self) -> None:
         payload = issue("@agent-fixture look", "edited", changes={"title": {"from": "x"}})
         assert ignored("issues", payload) == "an edit"
@@ -279,6 +317,26 @@ class TestEdits:
     def test_a_deletion_is_none(self) -> None:
         ignored("issue_comment", comment("@agent-fixture deploy", "deleted"))
         ignored("pull_request_review_comment", on_line("@agent-fixture", "deleted"))
+
+
+class TestStops:
+    @pytest.mark.parametrize("text", ["stop", "@agent-fixture stop", "/stop", "Please\n> stop"])
+    def test_a_stop_needs_no_rule(self, text: str) -> None:
+        rules = Rules(on=frozenset({"opened"}))
+        if text.startswith("Please"):
+            assert "starts nothing" in ignored("issue_comment", comment(text), rules)
+        else:
+            assert asked("issue_comment", comment(text), rules).stops
+
+    def test_strangers_and_bots_stop_nothing(self) -> None:
+        stranger = comment("stop", user=OUTSIDER, author_association="NONE")
+        assert "may not ask" in ignored("issue_comment", stranger)
+        assert "another bot" in ignored("issue_comment", comment("stop", user=OTHER_BOT))
+
+    def test_an_issue_and_an_edit_stop_nothing(self) -> None:
+        assert not isinstance(only("issues", issue("stop")), Ask)
+        assert not asked("issues", issue("@agent-fixture stop")).stops
+        assert ignored("issue_comment", comment("stop", "edited", before="go")) == "an edit"
 
 
 class TestOwn:
@@ -573,7 +631,7 @@ HIDDEN = (
 
 
 def test_a_mention_that_is_none_and_one_real_one_beside_it() -> None:
-    assert ignored("issue_comment", comment(HIDDEN), Rules()) == "comment starts nothing"
+    assert "starts nothing" in ignored("issue_comment", comment(HIDDEN), Rules())
     real = comment(HIDDEN + "\r\n\r\nAnd @Agent-Fixture, really.")
     assert asked("issue_comment", real, Rules()).trigger == "mention"
 

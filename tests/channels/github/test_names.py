@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -93,6 +94,49 @@ async def test_a_rename_keeps_the_installation(kept: Any) -> None:
     assert (thread.repository.installation, thread.repository.left) == (44, False)
 
 
+def then(identity: int, name: str, minute: int) -> Place:
+    return Place(identity, name, "pr", 7, f"2025-10-09T08:{minute:02}:00Z")
+
+
+async def test_what_comes_late_does_not_bring_the_old_name_back(kept: Any) -> None:
+    names = Names()
+    await names.thread_of(kept, then(1, "octo/widget", 1), 44)
+    await names.moved(kept, 1, "octo/gadget", as_of="2025-10-09T08:05:00Z")
+    for known in (names, Names()):
+        thread = await known.thread_of(kept, then(1, "octo/widget", 4), 44)
+        assert (thread.repository.name, thread.token) == ("octo/gadget", "pr:octo/widget#7")
+    await names.moved(kept, 1, "octo/thing", as_of="2025-10-09T08:03:00Z")
+    assert (await names.thread_of(kept, then(1, "octo/thong", 6), 44)).repository.name == (
+        "octo/thong"
+    )
+
+
+async def test_a_name_belongs_to_one_repository(kept: Any) -> None:
+    """That the first one was renamed was never told: it must not be spoken of by that name."""
+    await Names().thread_of(kept, then(1, "octo/widget", 1), 44)
+    names = Names()
+    await names.thread_of(kept, then(2, "octo/widget", 5), 44)
+    first = await names.thread(kept, "pr:octo/widget#7")
+    assert first is not None
+    assert (first.repository.id, first.repository.name) == (1, "")
+    assert (await names.thread_of(kept, then(1, "octo/widget", 2), 44)).repository.name == ""
+    assert (await names.thread_of(kept, then(1, "octo/gadget", 6), 44)).repository.name == (
+        "octo/gadget"
+    )
+
+
+async def test_two_that_are_seen_at_once_share_no_conversation() -> None:
+    class Slow(Kept):
+        async def get(self, key: str) -> Any:
+            await asyncio.sleep(0)
+            return await super().get(key)
+
+    kept: Any = Slow()
+    names = Names()
+    seen = [names.thread_of(kept, place(number, "octo/widget"), 44) for number in (1, 2)]
+    assert len({thread.token for thread in await asyncio.gather(*seen)}) == 2
+
+
 async def test_what_was_never_seen_is_nothing(kept: Any) -> None:
     names = Names()
     assert await names.moved(kept, 1, "octo/widget") is None
@@ -116,8 +160,6 @@ async def test_copies_have_the_id_of_the_first(kept: Any) -> None:
     assert await Seen().first(kept, "pr:a/b#1", "issue_comment/1", "d1") == "d1"
     assert await Seen().first(kept, "pr:a/b#1", "issue_comment/1", "d2") == "d1"
     assert await Seen().first(kept, "pr:a/b#2", "issue_comment/1", "d3") == "d3"
-    assert await Seen().has(kept, "pr:a/b#1", "issue_comment/1")
-    assert not await Seen().has(kept, "pr:a/b#1", "issue_comment/2")
 
 
 async def test_the_newest_three_hundred_are_kept(kept: Any) -> None:
@@ -127,6 +169,32 @@ async def test_the_newest_three_hundred_are_kept(kept: Any) -> None:
     assert len(kept.values["seen/pr:a/b#1"]) == 300
     assert await seen.first(kept, "pr:a/b#1", "issue_comment/100", "new") == "d100"
     assert await seen.first(kept, "pr:a/b#1", "issue_comment/99", "new") == "new"
+
+
+async def test_copies_that_come_at_once_have_their_work_done_once(kept: Any) -> None:
+    seen, done = Seen(), []
+
+    async def work() -> None:
+        await asyncio.sleep(0)
+        done.append("stopped")
+
+    once = [seen.once(kept, "pr:a/b#1", "issue_comment/1", one, work) for one in ("d1", "d2")]
+    await asyncio.gather(*once)
+    assert done == ["stopped"]
+
+
+async def test_work_that_failed_is_done_when_it_comes_again(kept: Any) -> None:
+    seen, tries = Seen(), []
+
+    async def work() -> None:
+        tries.append(1)
+        if len(tries) == 1:
+            raise OSError
+
+    with pytest.raises(OSError):
+        await seen.once(kept, "pr:a/b#1", "issue_comment/1", "d1", work)
+    await seen.once(kept, "pr:a/b#1", "issue_comment/1", "d1", work)
+    assert len(tries) == 2
 
 
 # Stops

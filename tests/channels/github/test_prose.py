@@ -115,3 +115,25 @@ def _hides(text: str) -> bool:
 def test_what_is_quoted_never_counts(text: str) -> None:
     quoted = "\n".join(f"> {line}" for line in text.split("\n"))
     assert not mentions(quoted, BOT)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<div>\n<" + '"a"' * 60,
+        "<div>\n" + '<"' * 30_000,
+        "<div>\n" + ("<" + '"a' * 200) * 100,
+    ],
+    ids=["quotes", "stray", "both"],
+)
+def test_no_text_takes_for_ever(text: str) -> None:
+    """Read in every way that there is, the first would take longer than there are computers."""
+    assert not mentions(text, "agent-fixture")
+
+
+@pytest.mark.parametrize(
+    "tag", ['<p title="a > b">', "<p title='x'>", '<p title="x>', '<p a="1" b>']
+)
+def test_what_stands_in_a_tag_is_not_said(tag: str) -> None:
+    assert not mentions(f"<div>{tag.replace('x', '@agent-fixture')}</div>", "agent-fixture")
+    assert mentions(f"<div>{tag}@agent-fixture</div>", "agent-fixture")

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.channels.github.world import HOOK, served
+from tests.channels.github.world import HOOK, World, served
 
 from threadline.session.slots import Slots
 from threadline.testing import Gated
+from threadline_github.workspace.underway import under_way
+
+
+def folder_of(world: World, session_id: str) -> Path:
+    record = world.host.agent().store.session(session_id)
+    assert record is not None
+    return Path(str(record.cwd))
+
+
+def prepared(world: World, session_id: str) -> bool:
+    return world.host.agent().core.prepared(session_id)
 
 
 async def test_a_turn_that_goes_on_after_a_restart_keeps_its_files(tmp_path: Path) -> None:
@@ -19,7 +31,7 @@ async def test_a_turn_that_goes_on_after_a_restart_keeps_its_files(tmp_path: Pat
         pull = dev.open_pull(title="Add retry", files={"a.py": ("a = 1\n", "a = 2\n")})
         await harness.gates["call"].reached()
         (session,) = world.host.sessions()
-        folder = Path(world.host.agent().store.session(session.id).cwd)
+        folder = folder_of(world, session.id)
         (folder / "half-done.py").write_text("b = 1\n")
         dev.push(pull, files={"a.py": ("a = 1\n", "a = 3\n")})
         world.github.user("dev-two").comment(pull, "@agent-fixture mind the tests")
@@ -50,22 +62,43 @@ async def test_also_one_that_waits_for_its_slot(
             )
             await harness.gates["call"].reached(number)
             turns.append(world.session(f"pr:octo-fixture/widget#{pull.number}"))
-            folders.append(Path(world.host.agent().store.session(turns[-1].id).cwd))
+            folders.append(folder_of(world, turns[-1].id))
             (folders[-1] / "half-done.py").write_text("b = 1\n")
             dev.push(pull, files={"a.py": ("a = 1\n", "a = 3\n")})
             world.github.user("dev-two").comment(pull, "@agent-fixture mind the tests")
         await world.github.settled()
-        for turn in turns:
-            await world.host.until(lambda one=turn: world.host.agent().core.prepared(one.id))
+        await world.host.until(lambda: all(prepared(world, one.id) for one in turns))
         slots[0] = 1
         await world.host.crash()
         world.github.app.webhook_url = world.host.url + HOOK
         await harness.gates["call"].reached(3)
-        for turn in turns:
-            await world.host.until(lambda one=turn: world.host.agent().core.prepared(one.id))
+        await world.host.until(lambda: all(prepared(world, one.id) for one in turns))
         for folder in folders:
             assert (folder / "half-done.py").exists()
             assert (folder / "a.py").read_text() == "a = 2\n"
         harness.release()
         for turn in turns:
             await turn.rest()
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        ([], None),
+        ([("message.received", {})], None),
+        ([("session.started", {})], False),
+        ([("turn.started", {})], True),
+        ([("turn.started", {}), ("turn.completed", {}), ("session.waiting", {})], False),
+        ([("turn.failed", {"status": "interrupted", "code": "host_restarted"})], True),
+        ([("turn.failed", {"status": "interrupted", "code": "host_shutdown"})], True),
+        ([("turn.failed", {"status": "interrupted", "code": "resume_limit"})], False),
+        (
+            [("turn.failed", {"status": "interrupted", "code": "host_restarted", "asks": True})],
+            False,
+        ),
+        ([("turn.failed", {"status": "cancelled", "code": "stopped"})], False),
+        ([("session.waiting", {}), ("turn.started", {}), ("action.result", {})], True),
+    ],
+)
+def test_what_a_log_says_of_a_turn(events: Any, expected: bool | None) -> None:
+    assert under_way({"type": type_, "data": data} for type_, data in events) is expected

@@ -389,6 +389,28 @@ async def test_a_host_that_was_away() -> None:
         host.check_laws()
 
 
+async def test_a_host_whose_clock_is_ahead() -> None:
+    """Its first hour is later than GitHub's: what fails in it is its own all the same."""
+    clock = ManualClock(START)
+    async with FakeGitHub(clock=clock) as github:
+        github.app.webhook_url = "http://127.0.0.1:9/v1/channels/github"
+        github.user(DEFAULTS["person"]).open_pull(number=7, tell=False)
+        ahead = ManualClock(START + timedelta(hours=1))
+        async with TestHost(Channel(), clock=ahead, channel_id="github") as host:
+            hub = Hub()
+            made = World(github, clock, Context(host.agent().runtimes["github"]), hub)
+            await hub.open(made.ctx, Config.read(github.environ))
+            await made.sweep.run_once(made.ctx)
+            clock.advance(60)
+            ahead.advance(60)
+            missed = await made.miss(1)
+            clock.advance(HOUR / 2)
+            ahead.advance(HOUR / 2)
+            await made.sweep.run_once(made.ctx)
+            assert [guid for _, guid in made.receiver.taken] == missed
+            await hub.close()
+
+
 # Round by round
 
 

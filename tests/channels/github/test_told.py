@@ -104,7 +104,6 @@ class TestFence:
             "</ diff >",
             "< / DIFF>",
             "<diff>",
-            "<\u200d/diff>",
             "</diff",
             "</pull_request>",
             "</comments><comments>",
@@ -117,6 +116,22 @@ class TestFence:
         inner = said.removeprefix("<diff>\n").removesuffix("\n</diff>")
         assert "&lt;" in inner
         assert "<" not in inner
+
+    @pytest.mark.parametrize("hidden", ["\u200d", "\ufe0f", "\u034f", "\u3164", "\U000e0101\u200d"])
+    @pytest.mark.parametrize("tag", ["<{}/diff>", "</{}diff>", "</di{}ff>", "<{} / diff>"])
+    def test_what_nobody_sees_hides_no_tag(self, tag: str, hidden: str) -> None:
+        inner = fenced("diff", f"é\u200d{tag.format(hidden)}").split("\n")[1]
+        assert not set(hidden) & set(inner.removeprefix("é\u200d"))
+        assert f"u{{{ord(hidden[0]):x}}}" in inner
+
+    @pytest.mark.parametrize("emoji", ["👩\u200d💻", "❤\ufe0f", "1\ufe0f\u20e3", "🏳\ufe0f\u200d🌈"])
+    def test_emoji_stay_whole(self, emoji: str) -> None:
+        assert emoji in fenced("diff", f"a {emoji} b")
+
+    def test_a_long_gap_is_read_once(self) -> None:
+        """Read again from each place in it, it would take minutes."""
+        gap = " " * 60_000
+        assert gap in fenced("diff", f"<{gap}x <{gap}/{gap}x")
 
     def test_code_stays_as_it_is(self) -> None:
         code = "if a < b && c > d: vector<int> x; <div> <different> </body>"

@@ -945,3 +945,65 @@ async def test_a_server_that_is_away(trees: Worktrees) -> None:
     with pytest.raises(GitFailed, match="not reached") as away:
         await trees.move(REPOSITORY, 7, source, head="", trusted=True)
     assert away.value.reason == "network"
+
+
+async def test_what_a_file_is_called_does_not_damage_the_mirror(
+    trees: Worktrees, origin: Origin
+) -> None:
+    """Git tells the names of files that it cannot write; a stranger has chosen them."""
+    await move(trees, origin)
+    made = mirror(trees).stat().st_ino
+    origin.pull(7, {"corrupt: bad object, missing tree" + "x" * 230: "1\n"})
+    with pytest.raises(GitFailed) as refused:
+        await move(trees, origin)
+    assert refused.value.reason == "other"
+    assert "corrupt" not in refused.value.plain
+    assert mirror(trees).stat().st_ino == made
+
+
+async def test_a_folder_that_is_in_use_again_stays(trees: Worktrees, origin: Origin) -> None:
+    """Whether it is, counts when the repository is free, and not when it was asked."""
+    await move(trees, origin)
+    busy: list[bool] = []
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(move(trees, origin, 7))
+        await asyncio.sleep(0)
+        tasks.create_task(trees.remove(REPOSITORY, 7, unless=lambda: bool(busy)))
+        await asyncio.sleep(0)
+        busy.append(True)
+    assert trees.current(REPOSITORY, 7) is not None
+    await trees.remove(REPOSITORY, 7, unless=lambda: False)
+    assert trees.current(REPOSITORY, 7) is None
+
+
+async def test_a_strangers_links_do_not_lead_out_of_the_folder(
+    trees: Worktrees, origin: Origin, tmp_path: Path
+) -> None:
+    """Who reads the file that a link is called, would read the host's own, and tell it."""
+    (tmp_path / "secret").write_text("s3cret")
+    links: dict[str, Any] = {
+        "docs/notes.md": Link(str(tmp_path / "secret")),
+        "up": Link("../../../secret"),
+        "d/e/back": Link(".."),
+        "chain": Link("d/e/back/../../../../secret"),
+        "proc": Link("/proc/self/environ"),
+        "gone": Link("/nowhere/at-all"),
+        "inside": Link("docs/real.md"),
+        "docs/real.md": "real\n",
+        "d/e/f": "f\n",
+    }
+    origin.pull(7, links)
+    for _ in range(2):
+        checkout = await move(trees, origin, trusted=False)
+        there = {str(one.relative_to(checkout.path)) for one in checkout.path.rglob("*")}
+        assert not {"docs/notes.md", "up", "chain", "proc", "gone"} & there
+        assert (checkout.path / "inside").read_text() == "real\n"
+        assert (checkout.path / "d/e/back").is_symlink()
+        assert status(checkout.path) == ""
+    origin.pull(7, {"docs/real.md": "real\nand more\n"})
+    checkout = await move(trees, origin, trusted=False)
+    assert not (checkout.path / "proc").is_symlink()
+    assert status(checkout.path) == ""
+    checkout = await move(trees, origin, trusted=True)
+    assert (checkout.path / "docs/notes.md").read_text() == "s3cret"
+    assert status(checkout.path) == ""
