@@ -203,9 +203,10 @@ async def desks(tmp_path: Path) -> AsyncIterator[Callable[..., Desk]]:
     yield make
     for desk in made:
         await desk.close()
-    for _ in range(20):
-        await asyncio.sleep(0)
-    assert not asyncio.all_tasks() - before - {asyncio.current_task()}
+    left = {one for one in asyncio.all_tasks() - before if one is not asyncio.current_task()}
+    if left:
+        _, left = await asyncio.wait(left, timeout=10)
+    assert not left
 
 
 # Crashes

@@ -29,6 +29,7 @@ class Careful(Channel):
 
     def __init__(self) -> None:
         super().__init__(admission="coalesce", owner="channel")
+        self.joined = {"stranger"}
         self.post("/{who}")(self.take)
 
     async def take(self, ctx: RouteContext) -> None:
@@ -37,7 +38,7 @@ class Careful(Channel):
     async def refuse_tool(self, ctx: Context, session: Session, tool: ToolInfo) -> str | None:
         if session.continuation_token == "odd":
             raise RuntimeError("no idea")
-        strange = session.continuation_token == "stranger"
+        strange = session.continuation_token in self.joined
         return f"No {tool.name} for strangers." if strange and tool.effect == "write" else None
 
 
@@ -78,6 +79,25 @@ async def test_who_cannot_be_asked_about_is_refused() -> None:
         assert [code for _, code, _ in found] == ["tool_not_allowed"] * 2
         assert ran == []
         assert "no idea" not in str(found)
+
+
+async def test_what_waited_for_an_approval_is_asked_about_once_more() -> None:
+    async with TestHost(agent, channel_id="careful") as host:
+        await host.post("/v1/channels/careful/member")
+        (session,) = host.sessions()
+        await session.event("action.approval_requested")
+        channel = host.channel()
+        assert isinstance(channel, Careful)
+        channel.joined.add("member")
+        runtime = host.agent().runtimes["careful"]
+        ctx = Context(runtime)
+        (parked,) = await ctx.approvals(session.id)
+        await ctx.resolve_approval(session.id, parked.call.call_id, "approved")
+        await host.rest()
+        results = session.events("action.result")
+        assert results[-1]["data"]["error"]["code"] == "tool_not_allowed"
+        assert session.replies == ["ok"]
+        host.check_laws()
 
 
 async def test_what_is_not_refused_is_as_ever() -> None:

@@ -124,6 +124,8 @@ async def test_who_may(tmp_path: Path, pace: pytest.MonkeyPatch) -> None:
         headers = proxied | {"authorization": "Bearer tracker"}
         async with served.client.post(url, json=body, headers=headers) as response:
             assert response.status == 202
+            session = (await response.json())["sessionId"]
         async with served.client.post(url, json={"id": 5}, headers=headers) as response:
             assert response.status == 400
             assert "status: Field required" in (await response.json())["message"]
+        await until(lambda: served.runtime.core.status(session) == "waiting")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from threadline.errors import Unavailable
 from threadline.harness.base import Turn, TurnResult
 from threadline.harness.scripted import Scripted
 from threadline.principal import LOCAL
@@ -138,7 +139,16 @@ async def test_what_fails_is_named_in_the_prompt(bench: Bench) -> None:
     sent = await bench.send("broken")
     gate.set_exception(RuntimeError("no network"))
     assert await bench.prompted(sent) == "completed"
-    assert "no network" in bench.prompts[0]
+    assert "could not be fetched (RuntimeError)" in bench.prompts[0]
+
+
+async def test_only_the_words_of_our_own_errors_are_in_the_prompt(bench: Bench) -> None:
+    """A server's words may be somebody's from outside."""
+    gate = bench.fetcher.gate("broken")
+    sent = await bench.send("broken")
+    gate.set_exception(Unavailable("The wiki is away."))
+    assert await bench.prompted(sent) == "completed"
+    assert "(Unavailable: The wiki is away.)" in bench.prompts[0]
 
 
 async def test_a_stop_does_not_wait_for_it(bench: Bench) -> None:

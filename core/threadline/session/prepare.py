@@ -15,6 +15,7 @@ from typing import Any
 import structlog
 
 from threadline.clock import Clock
+from threadline.errors import ThreadlineError
 from threadline.store.base import DeliveryRecord
 
 __all__ = ["Preparations", "Prepared", "Preparer"]
@@ -141,12 +142,15 @@ class Preparations:
                 raise
             return _missing(delivery, "it was cancelled")
         except Exception as error:
-            return _missing(delivery, f"{type(error).__name__}: {error}")
+            return _missing(delivery, f"{type(error).__name__}: {error}", error)
         finally:
             fetching.cancel()
             deadline.cancel()
 
 
-def _missing(delivery: DeliveryRecord, why: str) -> Prepared:
+def _missing(delivery: DeliveryRecord, why: str, error: Exception | None = None) -> Prepared:
+    """Say in the prompt that something is missing; the words of a foreign error are for the log."""
     log.warning("prepare.failed", session=delivery.session_id, channel=delivery.channel, error=why)
+    if error is not None and not isinstance(error, ThreadlineError):
+        why = type(error).__name__
     return Prepared([f"[What belongs to this message could not be fetched ({why}).]"])

@@ -401,16 +401,16 @@ class RunningTurn:
         )
         writes = services.tools.effect(call.tool_name) == "write"
         began = services.clock.monotonic()
-        if services.guard is not None and (why := await services.guard(session, call)) is not None:
-            batch.check()
-            refused = ToolResult(call.call_id, call.tool_name, why, True, "tool_not_allowed")
-            self._emit("action.result", await self._result_data(refused, 0))
+        if refused := await self._refused(call, batch):
             return refused
         if parked := self._parked(call, context, stubbed=writes and context.dry_run):
             resolution = await self._owner.decided(parked, batch)
             batch.check()
             if resolution.decision != "approved":
                 return resolution.result(call)
+            # It may have waited for days, and others may have joined meanwhile.
+            if refused := await self._refused(call, batch):
+                return refused
             began = services.clock.monotonic()
         if decided := self._owner.decisions.get(call.call_id):
             context = replace(context, approved_by=Principal.from_wire(decided.get("by") or {}))
@@ -426,6 +426,17 @@ class RunningTurn:
         batch.check()
         self._emit("action.result", data)
         return result
+
+    async def _refused(self, call: ToolCall, batch: Batch) -> ToolResult | None:
+        """Record that the session's channel refuses a call, if it does."""
+        guard = self._owner.services.guard
+        why = await guard(self._owner.record, call) if guard is not None else None
+        batch.check()
+        if why is None:
+            return None
+        refused = ToolResult(call.call_id, call.tool_name, why, True, "tool_not_allowed")
+        self._emit("action.result", await self._result_data(refused, 0))
+        return refused
 
     def _parked(self, call: ToolCall, context: CallContext, *, stubbed: bool) -> ParkedCall | None:
         """Return what the call has to wait for; it waits already when it did before a restart."""

@@ -99,9 +99,10 @@ class Desk:
         return session, await self.asked(session)
 
     async def asked(self, session: HostSession, number: int = 1) -> str:
-        """Return the id of a call when it waits."""
+        """Return the id of a call when it waits, and would after a power cut."""
         event = await session.event("action.approval_requested", number)
         await self.host.until(lambda: session.status == "parked")
+        await self.host.agent().core.synced(session.id)
         return str(event["data"]["callId"])
 
     async def decide(

@@ -391,13 +391,13 @@ async def test_a_website_cancels_nothing(tmp_path: Path) -> None:
         params = {"name": "call_tool", "arguments": {"name": "work"}}
         task = asyncio.create_task(raw(served, "tools/call", params, **old))
         await gate.held()
-        for headers, status in (({"host": "evil.example"}, 421), ({}, 202)):
-            cancels = {"requestId": 1}
-            told = await raw(
-                served, "notifications/cancelled", cancels, id=None, headers=headers, **old
-            )
-            assert told.status == status
-            assert task.done() is False
+        cancels = {"requestId": 1}
+        evil = {"host": "evil.example"}
+        told = await raw(served, "notifications/cancelled", cancels, id=None, headers=evil, **old)
+        assert told.status == 421
+        assert task.done() is False
+        told = await raw(served, "notifications/cancelled", cancels, id=None, **old)
+        assert told.status == 202
         assert (await task).last["error"]["code"] == -32800
 
 

@@ -59,6 +59,7 @@ async def test_follow_ups_while_busy_go_into_one_more_turn() -> None:
         ts = world.say(f"<@{BOT}> one")
         await harness.gates["answer"].reached()
         world.say("two", thread=ts)
+        await world.slack.until(lambda: len(world.accepted) == 2)
         world.say("three", thread=ts)
         await world.slack.until(lambda: len(world.accepted) == 3)
         harness.release()

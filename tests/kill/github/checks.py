@@ -214,6 +214,7 @@ async def check(host: HostProcess, http: aiohttp.ClientSession, traffic: Traffic
         *_once(traffic.github),
         *_beside(traffic.github, places, books),
         *_strangers(traffic),
+        *_folders(host, traffic),
         *_said(host),
     ]
 
@@ -424,6 +425,14 @@ def _strangers(traffic: Traffic) -> Iterator[str]:
             yield f"the agent speaks in {_name(thread)}"
         if isinstance(thread, Pull) and traffic.github.checks(thread):
             yield f"the agent checks {_name(thread)}"
+
+
+def _folders(host: HostProcess, traffic: Traffic) -> Iterator[str]:
+    """No code of a pull request that is closed is checked out."""
+    for thread in _threads(traffic.github):
+        place = f"channels/github/{thread.repository.id}/pull-{thread.number}"
+        if thread.state == "closed" and (host.state / place).exists():
+            yield f"{_name(thread)} is closed, and {place} is there"
 
 
 def _said(host: HostProcess) -> Iterator[str]:
