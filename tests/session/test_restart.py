@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
+import pytest
 from tests.session.host import WORK, Host, until
 
+from threadline.errors import Draining
 from threadline.harness.base import Capabilities
 from threadline.harness.scripted import Call, Say, Scripted
 from threadline.store import writer
 
 if TYPE_CHECKING:
-    import pytest
     from tests.session.conftest import MakeHost
 
 
@@ -381,3 +382,25 @@ async def test_a_session_that_cannot_be_opened_keeps_no_host_from_starting(
     await host.rest()
     host.check()
     assert host.steered("a") == ["a2"] or host.prompts("a") == [["a1"], ["a2"]]
+
+
+async def test_a_stop_behind_the_hosts_end_is_refused_and_not_lost(host: Host) -> None:
+    """The next process takes the turn up again, so only that one can stop it."""
+    await host.send("a1")
+    await host.working()
+    await host.core.drain(0.0)
+    with pytest.raises(Draining):
+        await host.core.stop(host.session_id())
+    await host.restart()
+    await host.working()
+    assert await host.core.stop(host.session_id())
+    await finish(host)
+    assert host.ends() == ["host_shutdown", "stopped"]
+
+
+async def test_a_stop_of_nothing_stays_one_while_the_host_ends(host: Host) -> None:
+    await host.send("a1")
+    await host.working()
+    await finish(host)
+    await host.core.drain(0.0)
+    assert not await host.core.stop(host.session_id())

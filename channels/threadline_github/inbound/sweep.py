@@ -6,6 +6,7 @@ https://docs.github.com/en/rest/apps/webhooks#list-deliveries-for-an-app-webhook
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -15,6 +16,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from threadline import Context, ThreadlineError, TryAgain
+from threadline.cancelled import is_cancelled
 from threadline.clock import iso
 from threadline.errors import Unavailable
 from threadline_github.client import GitHubRefused
@@ -174,6 +176,8 @@ class Sweep:
             try:
                 await self.run_once(ctx)
             except Exception as error:
+                if is_cancelled():
+                    raise asyncio.CancelledError from error
                 ctx.log.error("github.sweep_failed", error=repr(error))
             await ctx.clock.sleep(SECONDS)
 

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import orjson
 
-from threadline import Context, Post
+from threadline import Context, Post, TryAgain
 from threadline_github.hub import Hub
 from threadline_github.inbound.names import Thread
 from threadline_github.outbound.place import Place
@@ -95,7 +95,11 @@ class CheckRun(Place):
         )
         ref = f"check-runs/{made['id']}"
         if self._state.conclusion is not None:
-            await self._complete(ref, self._state.annotations)
+            try:
+                await self._complete(ref, self._state.annotations)
+            except TryAgain as again:
+                # Also where that call had no effect, as at a limit: the check run is there.
+                raise TryAgain(str(again), retry_after=again.retry_after) from again
         return ref
 
     async def find(self, post: Post) -> str | None:

@@ -6,7 +6,10 @@ session may be deleted: nothing tells the channel of either.
 
 from __future__ import annotations
 
+import asyncio
+
 from threadline import Context, TryAgain
+from threadline.cancelled import is_cancelled
 from threadline_github.client import GitHubRefused
 from threadline_github.hub import Hub
 from threadline_github.workspace import disk
@@ -41,6 +44,8 @@ class Upkeep:
                 wait = _AGAIN
                 ctx.log.info("github.upkeep_later", error=str(error))
             except Exception as error:
+                if is_cancelled():
+                    raise asyncio.CancelledError from error
                 ctx.log.error("github.upkeep_failed", error=repr(error))
 
     async def run_once(self, ctx: Context) -> None:

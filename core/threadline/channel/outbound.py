@@ -17,6 +17,7 @@ import structlog
 from pydantic import ValidationError
 
 from threadline import ndjson
+from threadline.cancelled import is_cancelled
 from threadline.channel.channel import Handler
 from threadline.channel.context import EventContext, Session, closing
 from threadline.channel.deadline import Deadline
@@ -322,7 +323,7 @@ class Dispatcher:
                 async with deadline:
                     await handler(parsed, context)
         except asyncio.CancelledError:
-            if (task := asyncio.current_task()) is not None and task.cancelling():
+            if is_cancelled():
                 raise
             self._failed(event, "CancelledError", None)
         except (Exception, SystemExit, KeyboardInterrupt) as error:

@@ -237,6 +237,10 @@ class ChannelRuntime:
         task = asyncio.ensure_future(self._guarded(work))
         self._deferred.add(task)
         task.add_done_callback(self._deferred.discard)
+        if inspect.iscoroutine(work):
+            # One that is cancelled before its first step has not touched it.
+            close = work.close
+            task.add_done_callback(lambda _: close())
 
     async def _guarded(self, work: Awaitable[Any]) -> None:
         """Whatever deferred work raises is logged; SystemExit must not end the event loop."""

@@ -12,6 +12,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from pydantic import TypeAdapter
 
+from threadline.cancelled import is_cancelled
 from threadline.channel.auth import AuthRequest, admit
 from threadline.channel.channel import Route
 from threadline.channel.context import RouteContext
@@ -50,10 +51,12 @@ class Work:
         task = asyncio.get_running_loop().create_task(_guarded(work))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
+        # One that was cancelled before its first step has not touched it.
+        task.add_done_callback(lambda _: work.close())
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            if not _is_cancelled():
+            if not is_cancelled():
                 raise RuntimeError("the handler was cancelled from the inside") from None
             timer = asyncio.get_running_loop().call_later(LINGER_SECONDS, task.cancel)
             task.add_done_callback(lambda _: timer.cancel())
@@ -76,11 +79,6 @@ async def _guarded(work: Coroutine[Any, Any, Any]) -> Any:
         return await work
     except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
         raise RuntimeError(f"the handler raised {type(error).__name__}") from error
-
-
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 class Endpoint:

@@ -345,9 +345,15 @@ class SessionCore:
     async def stop(
         self, session_id: str, *, clear_pending: bool = False, before: str | None = None
     ) -> bool:
-        """Stop what runs or waits for a slot; durable when it returns. False: nothing to stop."""
+        """Stop what runs or waits for a slot; durable when it returns. False: nothing to stop.
+
+        Raises Draining for a turn that the host's end has interrupted: the next process takes it up
+        again, and can be told.
+        """
         owner = await self.owner(session_id)
         if owner is None or (owner.phase == "idle" and not owner.pending):
+            if owner is not None and owner.goes_on_elsewhere:
+                raise Draining("The host is shutting down. Send this again in a moment.")
             return False
         # Never earlier than the turn it is meant for, whatever the wall clock did meanwhile.
         at = max(self.services.stamp(), owner.lease.last_at)

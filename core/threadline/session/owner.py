@@ -760,6 +760,12 @@ class SessionOwner:
         return self.phase == "idle" and not self.pending and not self.log.flushing and done
 
     @property
+    def goes_on_elsewhere(self) -> bool:
+        """True when the next process takes up the turn that this one's end has interrupted."""
+        last = self.state.last
+        return self.services.draining and last is not None and last.wants_resume
+
+    @property
     def prepared(self) -> bool:
         """True when nothing is being fetched for what waits."""
         return not self._prepares.unready(self.pending)

@@ -70,6 +70,16 @@ async def test_many_annotations_go_fifty_a_call(count: int, begins: bool) -> Non
         assert made.conclusion == "failure"
 
 
+async def test_a_limit_between_making_and_completing_leaves_one_check_run() -> None:
+    async with at_desk() as desk:
+        pull = desk.github.user(DEV).open_pull()
+        desk.github.limit(method="PATCH", path="*/check-runs/*", retry_after=5)
+        posted = await post(desk, pull, reported(check(1)))
+        (made,) = desk.github.checks(pull)
+        assert posted.ref == f"check-runs/{made.id}"
+        assert (made.status, len(made.annotations)) == ("completed", 1)
+
+
 @pytest.mark.parametrize("place", ["before", "after"])
 async def test_no_annotation_is_there_twice_when_a_call_is_lost(place: Any) -> None:
     async with at_desk() as desk:

@@ -413,8 +413,7 @@ async def test_the_edits_keep_to_the_limits() -> None:
         world.slack.fail("chat.startStream", "unknown_method", times=None)
         ts = world.say(f"<@{BOT}> go")
         await world.slack.until(lambda: world.session(ts) is not None)
-        await world.host.elapse(15, step=0.1)
-        (said,) = await ended(world, ts)
+        (said,) = await world.passing(ended(world, ts))
         assert said.split()[-1] == "99"
         assert 3 < len(world.slack.calls("chat.update")) < 14
 

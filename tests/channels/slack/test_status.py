@@ -170,9 +170,13 @@ async def test_s124_a_long_turn_renews_it() -> None:
     async with served(harness) as world:
         ts = world.say(f"<@{BOT}> go")
         await status(world, ts, "is thinking…")
-        for _ in range(30):
-            await world.host.elapse(10)
+        for count in range(2, 5):
+            await world.in_time(
+                lambda n=count: len(said(world)) >= n or not world.slack.status(CHANNEL, ts),  # type: ignore[misc]
+                step=1,
+            )
             assert world.slack.status(CHANNEL, ts)
+            assert world.clock.monotonic() < 120 * count
         harness.release()
         await over(world, ts)
 

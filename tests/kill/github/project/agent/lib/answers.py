@@ -35,13 +35,18 @@ class Message(Protocol):
     sender: Mapping[str, Any] | None
 
 
-def names(messages: Sequence[Message]) -> Iterator[str]:
-    """Yield what messages are called."""
+def names(messages: Sequence[Message], *, steered: bool = False) -> Iterator[str]:
+    """Yield what messages are called.
+
+    What others said meanwhile may stand before one that is steered: it ends in its own words.
+    """
     for message in messages:
         about = (message.sender or {}).get("attributes") or {}
-        if about.get("trigger") in EVENTS:
+        happened = about.get("trigger") in EVENTS
+        if happened:
             yield f"{about['trigger']}-{about['head'][:12]}"
-        yield from QUESTION.findall(message.text)
+        found = QUESTION.findall(message.text)
+        yield from found if not steered else [] if happened else found[-1:]
 
 
 async def answer(turn: Turn) -> TurnResult:
@@ -59,7 +64,7 @@ async def answer(turn: Turn) -> TurnResult:
         await turn.call_tools([_call(f"{turn.id}.{number}", number, dice)])
         nudges = await turn.boundary([{"role": "tool", "content": number}])
         if nudges:
-            found = list(names(nudges))
+            found = list(names(nudges, steered=True))
             await turn.confirm(nudges, [{"role": "user", "of": prompt, "heard": found}])
             heard += found
     waits = any(name.startswith("w") for name in heard)
