@@ -83,6 +83,7 @@ soak: $(STAMP_DEV)
 	$(BIN)/python -m tests.kill.soak --deliveries 5000 --kills 30 $(ARGS)
 	$(BIN)/python -m tests.kill.soak_outbound --messages 2000 --kills 20
 	$(BIN)/python -m tests.kill.soak_slack --threads 500 --kills 20
+	$(BIN)/python -m tests.kill.soak_github --threads 200 --kills 20
 
 docs: $(STAMP)
 	@echo "The pages are in docs/; a running host serves them at http://127.0.0.1:$(PORT)/docs"

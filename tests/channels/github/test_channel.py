@@ -136,8 +136,7 @@ async def test_a_stop_that_was_missed_spares_what_was_asked_behind_it() -> None:
         await world.github.settled()
         session = world.session(TOKEN)
         await world.host.until(lambda: world.host.agent().core.prepared(session.id))
-        await world.clock.elapse(400)
-        await session.event("turn.failed")
+        await world.in_time(lambda: session.events("turn.failed"), step=5)
         harness.release()
         await session.rest()
         assert parts(session) == [["opened"], ["mention"]]
@@ -185,8 +184,7 @@ async def test_what_a_host_missed_is_taken_when_it_is_back() -> None:
         assert missed.status_code != 202
         await again(world)
         session = world.session(TOKEN)
-        await world.clock.elapse(400)
-        await world.github.until(lambda: len(session.events("message.received")) == 2)
+        await world.in_time(lambda: len(session.events("message.received")) == 2, step=5)
         await session.rest()
         assert session.events("message.received")[1]["data"]["deliveryIds"] == [missed.guid]
         body, event = missed.payload, "issue_comment"
@@ -207,8 +205,7 @@ async def test_nothing_is_taken_before_the_bot_knows_itself() -> None:
         (delivery,) = world.github.deliveries("pull_request")
         assert delivery.status_code == 503
         world.github.heal()
-        await world.clock.elapse(31)
-        await world.github.until(lambda: world.channel.hub.me.login is not None)
+        await world.in_time(lambda: world.channel.hub.me.login is not None)
         assert (await deliver(world, "pull_request", delivery.payload)).status == 202
 
 

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from tests.passing import passing
+
 from threadline import Agent, tool
 from threadline.harness.base import Harness
 from threadline.harness.scripted import Scripted
@@ -44,6 +46,11 @@ class World:
         found = self.host.agent().runtimes["github"].channel
         assert isinstance(found, GitHubChannel)
         return found
+
+    async def in_time(self, done: Callable[[], object], *, step: float = 1.0) -> None:
+        """Let time pass until something is so."""
+        await passing(self.clock, self.github.until(done), step=step)
+        await self.github.settled()
 
     def session(self, token: str) -> Any:
         """Return the session of a conversation, by its token."""
