@@ -113,7 +113,7 @@ async def played(running: Demo) -> None:
     await running.until(r"^ada pushed \w{7}")
     await running.until(r"^Check pr-reviewer on \w+: success")
     await running.type("/close")
-    await running.until(r"^It is closed")
+    await running.until(r"^The pull request is closed")
 
 
 async def test_the_local_github_server() -> None:
