@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,16 +46,27 @@ class Got:
 
 @dataclass
 class Listener:
-    """What came, and the statuses of the next answers; 200 after that."""
+    """What came, and the statuses of the next answers; 200 after that.
+
+    Each request has a connection of its own, so two that are made at once may come in any order;
+    ``made`` gives the GUIDs in the order in which they were made.
+    """
 
     url: str = ""
     got: list[Got] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
     silent: bool = False
+    made: Callable[[], list[str]] = list
+
+    @property
+    def sent(self) -> list[Got]:
+        """What came, in the order in which it was made."""
+        order = {guid: number for number, guid in enumerate(self.made())}
+        return sorted(self.got, key=lambda one: order.get(one.guid, len(order)))
 
     @property
     def what(self) -> list[str]:
-        return [one.what for one in self.got]
+        return [one.what for one in self.sent]
 
 
 @asynccontextmanager
