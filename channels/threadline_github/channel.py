@@ -7,6 +7,7 @@ fetched by ``prepare``; comments, reviews and checks are posted by the handlers.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from collections.abc import Collection
 from dataclasses import replace
@@ -129,6 +130,7 @@ class GitHubChannel(Channel):
             self._trust,
             folder=self._folder,
             closed=self._closed,
+            unused=self._unused,
         )
         self._background: list[asyncio.Task[None]] = []
         self._early: dict[str, None] = {}
@@ -156,7 +158,7 @@ class GitHubChannel(Channel):
         )
         work = [self._recognised(ctx), sweep.run(ctx)]
         if self._worktrees is not None:
-            work.append(Upkeep(self.hub, self._worktrees).run(ctx))
+            work += [self._tidied(ctx), Upkeep(self.hub, self._worktrees).run(ctx)]
         self._background = [asyncio.create_task(one) for one in work]
 
     async def on_stop(self, ctx: Context) -> None:
@@ -263,6 +265,19 @@ class GitHubChannel(Channel):
         if ctx.session(thread.token) is not None:
             await ctx.kv.put(_closed(thread), iso(ctx.clock.now()))
         ctx.defer(self._let_go(ctx, thread))
+
+    async def _unused(self, ctx: Context, thread: Thread) -> None:
+        """Remove a folder again that was made for a message which had been accepted before."""
+        if self._worktrees is not None and await ctx.kv.get(_closed(thread)):
+            ctx.defer(self._let_go(ctx, thread))
+
+    async def _tidied(self, ctx: Context) -> None:
+        """Remove what an earlier process was about to."""
+        assert self._worktrees is not None
+        for repository, number in await asyncio.to_thread(self._worktrees.untouched, math.inf):
+            thread = await self.hub.names.pull(ctx, repository, number)
+            if thread is not None and await ctx.kv.get(_closed(thread)):
+                await self._let_go(ctx, thread)
 
     async def _note(self, ctx: Context, thread: Thread, read: tuple[str, datetime] | None) -> None:
         """Keep whether a pull request is closed, as GitHub says when a turn is about to begin.

@@ -45,7 +45,7 @@ class Receiver:
     """Takes deliveries, from the webhook or from the list of those that were missed.
 
     ``folder`` gives the working folder of a pull request, or None. ``closed`` is told of pull
-    requests that are closed.
+    requests that are closed, ``unused`` of those whose folder no turn was started for.
     """
 
     def __init__(
@@ -56,12 +56,14 @@ class Receiver:
         *,
         folder: Callable[[Thread], Path | None],
         closed: Callable[[Context, Thread], Awaitable[None]],
+        unused: Callable[[Context, Thread], Awaitable[None]],
     ) -> None:
         self._hub = hub
         self._rules = rules
         self._trust = trust
         self._folder = folder
         self._closed = closed
+        self._unused = unused
         self._seen = Seen()
         self._latest = _Latest()
 
@@ -126,7 +128,10 @@ class Receiver:
         first = await self._seen.first(ctx, thread.token, ask.key, delivery_id)
         await self._trust.heard(ctx, thread, ask)
         self._latest.came(thread.token, ask.at, ctx.clock.now())
-        return await self._send(ctx, ask, thread, first)
+        sent = await self._send(ctx, ask, thread, first)
+        if isinstance(sent, Ignore) or sent.admitted == "duplicate":
+            await self._unused(ctx, thread)
+        return sent
 
     async def _stop(self, ctx: Context, thread: Thread, ask: Ask, delivery_id: str) -> None:
         """Stop what runs and drop what waits; a copy of the same comment changes nothing more.

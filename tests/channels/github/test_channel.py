@@ -392,3 +392,37 @@ async def test_one_that_is_closed_while_it_is_read_is_closed(tmp_path: Path) -> 
         harness.release()
         await world.session(TOKEN).rest()
         await world.github.until(lambda: not folder.exists())
+
+
+async def closed_with_a_folder(world: World, folder: Path) -> Any:
+    """Have a pull request reviewed and closed; return what was delivered when it opened."""
+    world.github.back(world.github.repository(), folder)
+    pull = opened(world, files={"src/a.py": ("a = 1\n", "a = 2\n")})
+    await world.github.settled()
+    await world.session(TOKEN).rest()
+    world.github.user("dev-one").close(pull)
+    await world.github.settled()
+    (delivery,) = world.github.deliveries("pull_request", "opened")
+    return delivery
+
+
+async def test_a_late_copy_makes_no_folder_of_a_closed_pull_request(tmp_path: Path) -> None:
+    async with served(worktree=True) as world:
+        delivery = await closed_with_a_folder(world, tmp_path / "widget.git")
+        folder = world.host.agent().store.folder("github")
+        await world.github.until(lambda: not [*folder.glob("*/pull-1")])
+        assert (await deliver(world, "pull_request", delivery.payload, 9)).ok
+        await world.github.until(lambda: not [*folder.glob("*/pull-1")])
+        assert len(world.session(TOKEN).events("message.received")) == 1
+
+
+async def test_what_a_process_could_not_remove_the_next_one_does(tmp_path: Path) -> None:
+    async with served(worktree=True) as world:
+        await closed_with_a_folder(world, tmp_path / "widget.git")
+        folder = world.host.agent().store.folder("github")
+        await world.github.until(lambda: not [*folder.glob("*/pull-1")])
+        await world.host.stop()
+        left = folder / str(world.github.repository().id) / "pull-1" / "src"
+        left.mkdir(parents=True)
+        await again(world)
+        await world.github.until(lambda: not left.exists())
