@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import threading
 from pathlib import Path
@@ -145,22 +144,20 @@ async def test_a_stop_that_was_missed_spares_what_was_asked_behind_it() -> None:
 
 
 async def test_others_go_on_while_a_long_text_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop, going, went_on = asyncio.get_running_loop(), threading.Event(), list[bool]()
+    readers: list[threading.Thread] = []
 
-    def slow(event: str, payload: Any, *more: Any) -> Any:
+    def noted(event: str, payload: Any, *more: Any) -> Any:
         if "why?" in str(payload.get("comment")):
-            loop.call_soon_threadsafe(going.set)
-            went_on.append(going.wait(10))
+            readers.append(threading.current_thread())
         return decide(event, payload, *more)
 
     async with served() as world:
         pull = opened(world)
         await world.github.settled()
-        monkeypatch.setattr("threadline_github.inbound.receive.decide", slow)
+        monkeypatch.setattr("threadline_github.inbound.receive.decide", noted)
         world.github.user("dev-two").comment(pull, "@agent-fixture " + "why? " * 1_000)
-        await world.github.settled()
-        assert went_on
-        assert all(went_on)
+        await world.github.until(lambda: readers)
+        assert threading.current_thread() not in readers
 
 
 async def test_words_that_no_log_holds_are_not_lost() -> None:
