@@ -228,8 +228,8 @@ class Channel:
     """Says why the model may not use a tool in a session, None when it may; may be a method.
 
     It gets the context, the session and what is known of the tool, and is asked at each call before
-    it runs or waits for an approval, and again after one. The model reads the sentence as the call's error, whose code
-    is ``tool_not_allowed``. When it raises, the tool is refused.
+    it runs or waits for an approval, and again after one. The model reads the sentence as the
+    call's error, whose code is ``tool_not_allowed``. When it raises, the tool is refused.
     """
 
     @property
