@@ -30,7 +30,7 @@ from threadline_github.outbound.links import link
 from threadline_github.outbound.outputs import Outputs
 from threadline_github.outbound.runs import Runs
 from threadline_github.outbound.split import split
-from threadline_github.outbound.turns import Asked, Turns, recorded
+from threadline_github.outbound.turns import Asked, Turns
 from threadline_github.outbound.words import public, quoted
 from threadline_github.outbound.working import WORKING, Working
 
@@ -197,7 +197,7 @@ def _why(failure: TurnFailed, turn_id: str | None) -> str:
 async def _call(ctx: EventContext, call_id: str) -> Mapping[str, Any]:
     """Return what was asked of people about a call."""
     asked: Mapping[str, Any] = {}
-    async for event in recorded(ctx.session_record, "action.approval_requested"):
+    async for event in ctx.session_record.recorded("action.approval_requested"):
         if event["data"].get("callId") == call_id:
             asked = event["data"]
     return asked

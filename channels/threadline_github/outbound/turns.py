@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-import orjson
-
 from threadline import Channel, Event, EventContext, MessageReceived, Session
 from threadline_github.outbound.results import Check, result_of
 
-__all__ = ["Asked", "Turns", "recorded", "told"]
+__all__ = ["Asked", "Turns", "told"]
 
 _TYPES = (
     "action.result",
@@ -174,15 +172,4 @@ def _reported(turn: Asked, output: object) -> None:
 
 
 async def _read(session: Session, start: int) -> dict[str, Asked]:
-    return told([event async for event in recorded(session, *_TYPES, start=start)])
-
-
-async def recorded(session: Session, *types: str, start: int = 0) -> AsyncIterator[dict[str, Any]]:
-    """Yield the events of some types, in order, as the log has them from an index on."""
-    marks = [f'"{type_}"'.encode() for type_ in types]
-    async for chunk in session.events(start):
-        for line in chunk.split(b"\n"):
-            if any(mark in line for mark in marks):
-                event: dict[str, Any] = orjson.loads(line)
-                if event.get("type") in types:
-                    yield event
+    return told([event async for event in session.recorded(*_TYPES, start=start)])

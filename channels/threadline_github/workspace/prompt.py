@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
-
-import orjson
 
 from threadline import Context, Prepared, Session
 from threadline.store.base import DeliveryRecord
@@ -155,7 +153,9 @@ class Prompter:
         kept = Ledger.of(await ctx.kv.get(_key(session.id)))
         ledger, since = kept, kept.unsettled
         if since is not None:
-            ledger = kept.settled([event async for event in _events(session, since)])
+            ledger = kept.settled(
+                [event async for event in session.recorded(*SETTLING, start=since)]
+            )
         ledger = ledger.without(delivery.delivery_id)
         if len(ledger.tellings) < len(kept.tellings):
             room.reading = None
@@ -187,17 +187,6 @@ async def _keep_head(
         return
     of = {**kept.get("of", {}), delivery.delivery_id: known["sha"]}
     await ctx.kv.put(key, {**known, "of": dict(list(of.items())[-_HEADS:])})
-
-
-async def _events(session: Session, since: int) -> AsyncIterator[dict[str, Any]]:
-    """Yield what the log says of tellings, from an index on."""
-    marks = [f'"{type_}"'.encode() for type_ in SETTLING]
-    async for chunk in session.events(since):
-        for row in chunk.split(b"\n"):
-            if any(mark in row for mark in marks):
-                event: dict[str, Any] = orjson.loads(row)
-                if event.get("type") in SETTLING:
-                    yield event
 
 
 def _name(delivery: DeliveryRecord) -> str | None:

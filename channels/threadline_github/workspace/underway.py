@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import orjson
-
 from threadline import Session
 
 __all__ = ["is_under_way", "under_way"]
@@ -32,7 +30,7 @@ async def is_under_way(session: Session) -> bool:
     end, reach = await session.next_index(), _REACH
     while True:
         start = max(0, end - reach)
-        found = under_way(await _events(session, start))
+        found = under_way([one async for one in session.recorded(*_TYPES, start=start)])
         if found is not None or start == 0:
             return bool(found)
         reach *= 8
@@ -51,13 +49,3 @@ def under_way(events: Iterable[Mapping[str, Any]]) -> bool | None:
         elif event["type"] in _TYPES:
             found = False
     return found
-
-
-async def _events(session: Session, start: int) -> list[dict[str, Any]]:
-    marks = [f'"{type_}"'.encode() for type_ in _TYPES]
-    return [
-        orjson.loads(row)
-        async for chunk in session.events(start)
-        for row in chunk.split(b"\n")
-        if any(mark in row for mark in marks)
-    ]

@@ -20,7 +20,6 @@ from threadline.clock import Clock
 from threadline_slack.inbound.decide import Me, Place
 from threadline_slack.inbound.names import Names, tidy
 from threadline_slack.inbound.waits import Waits, why
-from threadline_slack.logs import recorded
 from threadline_slack.words.text import is_stop, read
 
 if TYPE_CHECKING:
@@ -252,7 +251,7 @@ async def _posts(session: Session) -> tuple[list[str], list[str]]:
     """Return the ``ts`` of the posts that the log says the model has, and of those cleared."""
     has: list[str] = []
     cleared: list[str] = []
-    async for event in recorded(session, *_TOLD_BY):
+    async for event in session.recorded(*_TOLD_BY):
         (cleared if event["type"] == "deliveries.cleared" else has).extend(_named(event))
     return has, cleared
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from threadline import Session
 from threadline_slack.inbound.decide import Ask
-from threadline_slack.logs import recorded
 
 __all__ = ["Streaks"]
 
@@ -63,7 +62,7 @@ async def _read(session: Session) -> Counter[str]:
     """Return what the log says; in a digest it counts every post, since all stand in one row."""
     streak: Counter[str] = Counter()
     token = session.continuation_token or ""
-    async for event in recorded(session, "message.received", "nudge.delivered"):
+    async for event in session.recorded("message.received", "nudge.delivered"):
         for identity, sender in _spoken(event):
             # A post's name is team, channel and ts; that of a change has one more part.
             _, _, ts, *change = [*identity.split(":", 3), "", ""][:4]

@@ -21,7 +21,6 @@ from threadline_slack.inbound.decide import Place
 from threadline_slack.interaction import cards
 from threadline_slack.interaction.forms import Interaction
 from threadline_slack.interaction.interactions import Interactions
-from threadline_slack.logs import recorded
 from threadline_slack.outbound.thread import content
 from threadline_slack.people import place_of, principal
 from threadline_slack.words.compose import Message
@@ -121,7 +120,7 @@ async def _told(session: Session, call_id: str) -> tuple[Mapping[str, Any], Mapp
     asked: Mapping[str, Any] = {}
     resolved: Mapping[str, Any] = {}
     types = "action.approval_requested", "action.approval_resolved"
-    async for event in recorded(session, *types):
+    async for event in session.recorded(*types):
         if event["data"].get("callId") == call_id:
             asked, resolved = (
                 (event["data"], resolved) if event["type"] == types[0] else (asked, event["data"])

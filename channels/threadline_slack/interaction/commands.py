@@ -17,7 +17,6 @@ from threadline_slack.interaction.acting import InteractionContext
 from threadline_slack.interaction.declared import OURS
 from threadline_slack.interaction.forms import Interaction
 from threadline_slack.interaction.interactions import Interactions
-from threadline_slack.logs import recorded
 from threadline_slack.outbound.thread import error_of
 from threadline_slack.words.text import command, is_stop, read
 from threadline_slack.words.tokens import escape
@@ -170,7 +169,7 @@ class Commands:
 async def _described(session: Session, now: datetime) -> str:
     """Say what a session does, and for how long."""
     doing, since = "", None
-    async for event in recorded(session, "turn.started", "turn.queued", "actions.requested"):
+    async for event in session.recorded("turn.started", "turn.queued", "actions.requested"):
         if event["type"] == "actions.requested":
             names = dict.fromkeys(str(call.get("toolName")) for call in event["data"]["calls"])
             doing = ", ".join(names)

@@ -8,7 +8,6 @@ from typing import Any
 
 from threadline import Channel, Event, EventContext, MessageReceived, NudgeDelivered, Session
 from threadline_slack.inbound.decide import Person
-from threadline_slack.logs import recorded
 
 __all__ = ["Askers"]
 
@@ -58,7 +57,7 @@ def _person(sender: Mapping[str, Any] | None) -> Person | None:
 async def _read(session: Session) -> Person | None:
     """Return the newest asker that the log names."""
     found = None
-    async for event in recorded(session, "message.received", "nudge.delivered"):
+    async for event in session.recorded("message.received", "nudge.delivered"):
         found = _sender(event) or found
     return found
 

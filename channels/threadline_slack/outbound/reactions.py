@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from threadline import Channel, Context, Delivery, Event, EventContext, TryAgain, ndjson
+from threadline import Channel, Context, Delivery, Event, EventContext, TryAgain
 from threadline.events import parse_event
 from threadline_slack.bots import Bots
 from threadline_slack.outbound.thread import error_of
@@ -196,11 +196,8 @@ class Acknowledgements:
         if session is None:
             return
         board = self._board(session_id)
-        async for chunk in session.events():
-            for line in chunk.split(b"\n"):
-                event = ndjson.parse(line) if line else None
-                if event is not None and event["type"] in HEARD:
-                    board.apply(parse_event(dict(event)))
+        async for event in session.recorded(*HEARD):
+            board.apply(parse_event(event))
 
     # What happens
 

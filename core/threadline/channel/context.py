@@ -18,6 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from threadline import ndjson
 from threadline.agent.shelf import Place
 from threadline.channel.outbox import CanRemove, Post
 from threadline.errors import Forbidden, InvalidRequest, NotFound
@@ -139,6 +140,16 @@ class Session:
     def follow(self, start: int = 0) -> AsyncIterator[bytes]:
         """Yield as :meth:`events` does, then go on; an empty chunk says that this is all so far."""
         return self._runtime.store.read(self.record.id, start, follow=True)
+
+    async def recorded(self, *types: str, start: int = 0) -> AsyncIterator[dict[str, Any]]:
+        """Yield the events of some types, in order, as the log has them from an index on."""
+        marks = [f'"{type_}"'.encode() for type_ in types]
+        async with closing(self.events(start)) as chunks:
+            async for chunk in chunks:
+                for line in chunk.split(b"\n"):
+                    event = ndjson.parse(line) if any(mark in line for mark in marks) else None
+                    if event is not None and event.get("type") in types:
+                        yield event
 
     async def blob(self, blob_id: str) -> bytes | None:
         """Return a tool's output that was too large for the log, as JSON; None without one."""

@@ -18,6 +18,7 @@ import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 from tenacity.wait import wait_exponential, wait_random_exponential
 
+from threadline.cancelled import is_cancelled
 from threadline.channel.deadline import Deadline
 from threadline.channel.limiter import Limiter
 from threadline.channel.target import (
@@ -76,8 +77,8 @@ class Outbox:
 
         A post that is there already, with another text, is edited where the target can. A record
         with ``failure`` says that it was given up, for good or after 15 minutes, or as long as the
-        target is patient. Cancelled, it
-        leaves an intent, which the next call looks up. Raises NotFound when the session is gone.
+        target is patient. Cancelled, it leaves an intent, which the next call looks up. Raises
+        NotFound when the session is gone.
         """
         one = self._posting.setdefault(post.id, asyncio.Lock())
         async with one:
@@ -320,9 +321,7 @@ def _is_ours(error: BaseException) -> bool:
     """Tell whether this very task is to end, from what a client's library raises by itself."""
     if isinstance(error, Exception | SystemExit | KeyboardInterrupt):
         return False
-    task = asyncio.current_task()
-    stray = isinstance(error, asyncio.CancelledError) and task is not None
-    return not stray or task is None or task.cancelling() > 0
+    return not isinstance(error, asyncio.CancelledError) or is_cancelled()
 
 
 def _found(ref: object, by: str = "find") -> str | None:

@@ -51,10 +51,10 @@ class Log:
     """A session whose log a test writes."""
 
     id: str = "s1"
-    recorded: list[dict[str, Any]] = field(default_factory=list)
+    log: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, type_: str, turn: str | None = "t1", **data: Any) -> None:
-        self.recorded.append({"type": type_, "turnId": turn, "data": data})
+        self.log.append({"type": type_, "turnId": turn, "data": data})
 
     def turn(self, *deliveries: str, name: str = "t1") -> None:
         """Record a turn that went well."""
@@ -63,10 +63,12 @@ class Log:
         self.add("turn.completed", name)
 
     async def next_index(self) -> int:
-        return len(self.recorded)
+        return len(self.log)
 
-    async def events(self, start: int = 0) -> AsyncIterator[bytes]:
-        yield b"".join(orjson.dumps(event) + b"\n" for event in self.recorded[start:])
+    async def recorded(self, *types: str, start: int = 0) -> AsyncIterator[dict[str, Any]]:
+        for event in self.log[start:]:
+            if event["type"] in types:
+                yield event
 
 
 def wants_diff(call: Call) -> bool:
