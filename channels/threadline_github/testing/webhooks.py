@@ -9,16 +9,16 @@ import asyncio
 import itertools
 import json
 import uuid
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 from urllib.parse import urlencode
 
 import aiohttp
 
 from threadline.testing.inbound import github_signature
 from threadline.testing.pulse import Pulse
+from threadline.testing.sending import Sender
 from threadline_github.testing.hookfaults import HookFaults
 from threadline_github.testing.model import Hook, Json
 from threadline_github.testing.state import State
@@ -62,36 +62,15 @@ class Delivery:
         return self.status == "OK"
 
 
-class Webhooks(HookFaults):
-    """Sends, and remembers. ``starting`` counts what has been set off and has not run yet."""
+class Webhooks(HookFaults, Sender):
+    """Sends, and remembers."""
 
     def __init__(self, state: State, pulse: Pulse) -> None:
-        super().__init__(self._begin, self._missed, self._twice)
+        HookFaults.__init__(self, self._begin, self._missed, self._twice)
+        Sender.__init__(self, "FakeGitHub", pulse)
         self.all: list[Delivery] = []
-        self.starting = 0
         self._state = state
-        self._pulse = pulse
         self._ids = itertools.count(12_345_678_901)
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._http: aiohttp.ClientSession | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    async def open(self) -> None:
-        """Be ready to send."""
-        self._loop = asyncio.get_running_loop()
-        # A connection for each request: a host that was restarted has closed the old ones.
-        connector = aiohttp.TCPConnector(force_close=True, limit=0)
-        self._http = aiohttp.ClientSession(connector=connector)
-
-    async def close(self) -> None:
-        """Give up what is on its way."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if self._http is not None:
-            await self._http.close()
-            self._http = self._loop = None
 
     # Deliveries
 
@@ -121,7 +100,7 @@ class Webhooks(HookFaults):
     def _begin(self, delivery: Delivery, delay: float) -> None:
         if delivery not in self.all:
             self.all.append(delivery)
-        self._spawn(self._deliver(delivery, delay))
+        self.spawn(self._deliver(delivery, delay))
 
     def _missed(self, delivery: Delivery) -> None:
         self.all.append(delivery)
@@ -138,8 +117,8 @@ class Webhooks(HookFaults):
         delivery.at = self._state.now()
         raw, delivery.headers = _written(delivery)
         with self._pulse.busy(f"webhook {delivery.event} {delivery.action or ''}".rstrip()):
-            request = self._spawn(self._request(delivery, raw))
-            timer = self._spawn(self._state.clock.sleep(self._state.options.answer_within))
+            request = self.spawn(self._request(delivery, raw))
+            timer = self.spawn(self._state.clock.sleep(self._state.options.answer_within))
             await asyncio.wait({request, timer}, return_when=asyncio.FIRST_COMPLETED)
             timer.cancel()
             if request.done():
@@ -153,10 +132,10 @@ class Webhooks(HookFaults):
         self._pulse.beat()
 
     async def _request(self, delivery: Delivery, raw: bytes) -> tuple[str, int]:
-        if self._http is None or delivery.hook.url is None:
+        if self.http is None or delivery.hook.url is None:
             return _DOWN
         try:
-            async with self._http.post(
+            async with self.http.post(
                 delivery.hook.url, data=raw, headers=delivery.headers, allow_redirects=False
             ) as response:
                 delivery.answer = (await response.read()).decode("utf-8", "replace")
@@ -166,31 +145,6 @@ class Webhooks(HookFaults):
                 return f"Invalid HTTP Response: {response.status}", response.status
         except (aiohttp.ClientError, ValueError, OSError):
             return _DOWN
-
-    def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Run something that ``close`` ends if it is not done by then."""
-        if self._loop is None:
-            work.close()
-            raise RuntimeError("This FakeGitHub does not run; use 'async with', or await start().")
-        waiting = [work]
-        self.starting += 1
-
-        async def run() -> Any:
-            waiting.clear()
-            self.starting -= 1
-            return await work
-
-        def ended(task: asyncio.Task[Any]) -> None:
-            self._tasks.discard(task)
-            if waiting:  # cancelled before it ran
-                self.starting -= 1
-                work.close()
-            self._pulse.beat()
-
-        task = self._loop.create_task(run())
-        self._tasks.add(task)
-        task.add_done_callback(ended)
-        return task
 
 
 def _written(delivery: Delivery) -> tuple[bytes, dict[str, str]]:

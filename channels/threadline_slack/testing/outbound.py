@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
 
 from threadline.testing.pulse import Pulse
+from threadline.testing.sending import Sender
 from threadline_slack.testing.eventfaults import EventFaults
 from threadline_slack.testing.model import App, Json
 from threadline_slack.testing.signing import signed
@@ -71,64 +72,15 @@ class Delivery:
         return bool(self.attempts) and self.attempts[-1].answer.ok
 
 
-class Outbound:
-    """Sends to apps by whichever way each of them has chosen.
-
-    ``starting`` counts what has been set off and has not run at all yet.
-    """
+class Outbound(Sender):
+    """Sends to apps by whichever way each of them has chosen."""
 
     def __init__(self, state: State, pulse: Pulse, sockets: Sockets) -> None:
+        super().__init__("FakeSlack", pulse)
         self.deliveries: list[Delivery] = []
-        self.starting = 0
         self.faults = EventFaults(self._start)
         self._state = state
-        self._pulse = pulse
         self._sockets = sockets
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._http: aiohttp.ClientSession | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    async def open(self) -> None:
-        """Be ready to send."""
-        self._loop = asyncio.get_running_loop()
-        # A connection for each request: a host that was restarted has closed the old ones.
-        connector = aiohttp.TCPConnector(force_close=True, limit=0)
-        self._http = aiohttp.ClientSession(connector=connector)
-
-    async def close(self) -> None:
-        """Give up what is on its way."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if self._http is not None:
-            await self._http.close()
-            self._http = self._loop = None
-
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Run something that ``close`` ends if it is not done by then."""
-        if self._loop is None:
-            work.close()
-            raise RuntimeError("This FakeSlack does not run; use 'async with', or await start().")
-        waiting = [work]
-        self.starting += 1
-
-        async def run() -> Any:
-            waiting.clear()
-            self.starting -= 1
-            return await work
-
-        def ended(task: asyncio.Task[Any]) -> None:
-            self._tasks.discard(task)
-            if waiting:  # cancelled before it ran
-                self.starting -= 1
-                work.close()
-            self._pulse.beat()
-
-        task = self._loop.create_task(run())
-        self._tasks.add(task)
-        task.add_done_callback(ended)
-        return task
 
     # Events
 
@@ -200,10 +152,10 @@ class Outbound:
             return Answer(None, failure="http_timeout")
 
     async def _request(self, url: str, raw: bytes, headers: Mapping[str, str]) -> Answer:
-        if self._http is None:
+        if self.http is None:
             return Answer(None, failure="connection_failed")
         try:
-            async with self._http.post(
+            async with self.http.post(
                 url, data=raw, headers=headers, max_redirects=_REDIRECTS
             ) as response:
                 content = await response.read()
