@@ -21,15 +21,13 @@ know of them, unless a real git repository stands behind: see ``back``.
 
 from __future__ import annotations
 
-import socket
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from aiohttp import web
 
 from threadline.clock import Clock, SystemClock
+from threadline.testing.fake import FakeService
 from threadline.testing.pulse import Pulse
-from threadline.testing.serving import end, listen
 from threadline_github.testing.activity import Activity
 from threadline_github.testing.api import Api
 from threadline_github.testing.events import Publisher
@@ -44,10 +42,8 @@ from threadline_github.testing.wire import Wire
 
 __all__ = ["FakeGitHub"]
 
-_BODY = 64 * 1024 * 1024
 
-
-class FakeGitHub(Reading):
+class FakeGitHub(FakeService, Reading):
     """A GitHub with its people, on a free port of 127.0.0.1 unless ``port`` says which.
 
     ``clock`` is the machine's unless a test gives one: tokens, limits, time-outs and the age of
@@ -59,8 +55,6 @@ class FakeGitHub(Reading):
     ``git.calls`` what git asked for.
     """
 
-    __test__ = False
-
     def __init__(
         self,
         *,
@@ -70,15 +64,13 @@ class FakeGitHub(Reading):
         patience: float = 15.0,
         **options: Any,
     ) -> None:
+        super().__init__(port)
         self.clock: Clock = clock or SystemClock()
         self.options = Options(**options)
         self.state = State(self.clock, self.options)
         self.pulse = Pulse(patience)
         self.faults = Faults(self.clock)
         self._path = path
-        self._port = port
-        self._runner: web.AppRunner | None = None
-        self._listening: socket.socket | None = None
         wire = Wire(self.state)
         self.webhooks = Webhooks(self.state, self.pulse)
         self.publisher = Publisher(self.state, wire, self.webhooks)
@@ -92,41 +84,19 @@ class FakeGitHub(Reading):
 
     # Life
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
+    def _routes(self) -> list[web.RouteDef]:
+        return [web.route("*", "/{path:.*}", self._handle)]
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
-    async def start(self) -> None:
-        """Listen."""
-        if self._runner is not None:
-            raise RuntimeError("This FakeGitHub runs already.")
-        application = web.Application(client_max_size=_BODY)
-        application.add_routes([web.route("*", "/{path:.*}", self._handle)])
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
-        self._listening = await listen(self._runner, self._port)
-        self._port = self._runner.addresses[0][1]
-        self.state.url = f"http://127.0.0.1:{self._port}"
-        self.state.api = self.state.url + self._path
+    async def _opened(self, url: str) -> None:
+        self.state.url = url
+        self.state.api = url + self._path
         for repository in self.state.repositories.values():
             repository.clone_url = repository.clone_url or self.clone_url(repository)
         await self.webhooks.open()
 
-    async def close(self) -> None:
-        """Stop listening; what is on its way is given up, gates are opened."""
-        if self._runner is None:
-            return
+    async def _closing(self) -> None:
         self.heal()
         await self.webhooks.close()
-        runner, self._runner = self._runner, None
-        await end(runner, self._listening)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         if self.git.wants(request.path):

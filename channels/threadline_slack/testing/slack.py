@@ -20,15 +20,13 @@ stream that a person stopped can be edited.
 
 from __future__ import annotations
 
-import socket
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from aiohttp import web
 
 from threadline.clock import Clock, SystemClock
+from threadline.testing.fake import FakeService
 from threadline.testing.pulse import Pulse
-from threadline.testing.serving import end, listen
 from threadline_slack.testing.activity import Activity
 from threadline_slack.testing.agentuser import Hands
 from threadline_slack.testing.api import WebApi
@@ -50,10 +48,8 @@ from threadline_slack.testing.views import Views
 
 __all__ = ["FakeSlack"]
 
-_BODY = 64 * 1024 * 1024
 
-
-class FakeSlack(Seeding, Reading):
+class FakeSlack(FakeService, Seeding, Reading):
     """A Slack with its people, on a free port of 127.0.0.1 unless ``port`` says which.
 
     ``clock`` is the machine's unless a test gives one: retries, time limits, expiry and rate limits
@@ -63,8 +59,6 @@ class FakeSlack(Seeding, Reading):
     :class:`~threadline_slack.testing.faults.Faults`; ``events`` has the faults of events.
     """
 
-    __test__ = False
-
     def __init__(
         self,
         *,
@@ -73,15 +67,13 @@ class FakeSlack(Seeding, Reading):
         patience: float = 15.0,
         **options: Any,
     ) -> None:
+        super().__init__(port)
         self.clock: Clock = clock or SystemClock()
         self.options = Options(**options)
         self.state = State(self.clock, self.options)
         self.pulse = Pulse(patience)
         self.views = Views(self.state)
         self.faults = Faults()
-        self._port = port
-        self._runner: web.AppRunner | None = None
-        self._listening: socket.socket | None = None
         self._sockets = Sockets(self.state, self.pulse)
         self.outbound = Outbound(self.state, self.pulse, self._sockets)
         self.events = self.outbound.faults
@@ -108,45 +100,21 @@ class FakeSlack(Seeding, Reading):
 
     # Life
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
+    def _routes(self) -> list[web.RouteDef]:
+        return [
+            web.route("*", "/api/{method}", self.api.handle),
+            web.get("/link/", self._sockets.connect),
+            *self.pages.routes(),
+        ]
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
-    async def start(self) -> None:
-        """Listen."""
-        if self._runner is not None:
-            raise RuntimeError("This FakeSlack runs already.")
-        application = web.Application(client_max_size=_BODY)
-        application.add_routes(
-            [
-                web.route("*", "/api/{method}", self.api.handle),
-                web.get("/link/", self._sockets.connect),
-                *self.pages.routes(),
-            ]
-        )
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
-        self._listening = await listen(self._runner, self._port)
-        self._port = self._runner.addresses[0][1]
-        self.state.url = f"http://127.0.0.1:{self._port}"
+    async def _opened(self, url: str) -> None:
+        self.state.url = url
         await self.outbound.open()
 
-    async def close(self) -> None:
-        """Stop listening; what is on its way is given up, gates are opened."""
-        if self._runner is None:
-            return
+    async def _closing(self) -> None:
         self.heal()
         await self.outbound.close()
         await self._sockets.close()
-        runner, self._runner = self._runner, None
-        await end(runner, self._listening)
 
     @property
     def url(self) -> str:
