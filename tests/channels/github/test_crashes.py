@@ -63,11 +63,11 @@ async def goes_on(world: World, pull: Pull) -> None:
     check(world, pull)
 
 
-async def dies(world: World) -> None:
+async def dies(world: World, *, power_cut: bool = False) -> None:
     """Kill the host, when no connection is just being made: the library would forget it open."""
     for _ in range(50):
         await asyncio.sleep(0)
-    await world.host.kill()
+    await world.host.kill(power_cut=power_cut)
 
 
 def asks(world: World) -> Pull:
@@ -149,5 +149,5 @@ async def test_a_host_may_die_at_many_writes(when: str) -> None:
                 check(world, pull)
                 assert number > 30
                 return
-            await world.host.kill(power_cut=when == "power cut")
+            await dies(world, power_cut=when == "power cut")
             await goes_on(world, pull)
