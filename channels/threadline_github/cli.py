@@ -34,9 +34,6 @@ _DOCS = (
 
 app = App(name="github", help="Set up an agent's GitHub App, check it, and send it deliveries.")
 
-ChannelId = Annotated[
-    str | None, Parameter(name="--channel", help="Which channel, when a project has several bots.")
-]
 PublicUrl = Annotated[
     str | None,
     Parameter(
@@ -50,7 +47,7 @@ def manifest(
     project: options.ProjectPath = options.HERE,
     /,
     *,
-    channel: ChannelId = None,
+    channel: options.ChannelId = None,
     url: PublicUrl = None,
     org: Annotated[
         str | None, Parameter(help="The organisation that is to own the App; else it is yours.")
@@ -96,7 +93,7 @@ def doctor(
     project: options.ProjectPath = options.HERE,
     /,
     *,
-    channel: ChannelId = None,
+    channel: options.ChannelId = None,
     url: PublicUrl = None,
     json: options.Json = False,
 ) -> int:
@@ -142,7 +139,7 @@ def replay(
             negative="", show_default=False, help="Send a file as something that happens now."
         ),
     ] = False,
-    channel: ChannelId = None,
+    channel: options.ChannelId = None,
     url: options.Url = None,
     state_root: options.StateRoot = None,
     json: options.Json = False,
@@ -186,7 +183,7 @@ def demo(
     project: options.ProjectPath = options.HERE,
     /,
     *,
-    channel: ChannelId = None,
+    channel: options.ChannelId = None,
     server: Annotated[
         Path | None,
         Parameter(help="The program of the local GitHub server; without it FakeGitHub is served."),

@@ -21,9 +21,6 @@ __all__ = ["app"]
 
 app = App(name="slack", help="Set up an agent's Slack app, and check it.")
 
-ChannelId = Annotated[
-    str | None, Parameter(name="--channel", help="Which channel, when a project has several bots.")
-]
 PublicUrl = Annotated[
     str | None,
     Parameter(
@@ -43,7 +40,7 @@ def manifest(
     project: options.ProjectPath = options.HERE,
     /,
     *,
-    channel: ChannelId = None,
+    channel: options.ChannelId = None,
     url: PublicUrl = None,
     transport: Transport = None,
     org: Annotated[
@@ -98,7 +95,7 @@ def doctor(
     project: options.ProjectPath = options.HERE,
     /,
     *,
-    channel: ChannelId = None,
+    channel: options.ChannelId = None,
     url: PublicUrl = None,
     json: options.Json = False,
 ) -> int:
@@ -131,7 +128,7 @@ def demo(
     project: options.ProjectPath = options.HERE,
     /,
     *,
-    channel: ChannelId = None,
+    channel: options.ChannelId = None,
     server: Annotated[
         Path | None,
         Parameter(help="The program of the local Slack server; without it FakeSlack is served."),

@@ -11,43 +11,22 @@ import random
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import aiohttp
 from tests.kill.github.checks import settle, standing
 from tests.kill.github.traffic import Traffic
 from tests.kill.host import HostProcess
-from tests.kill.soak_shared import Killer, command, listed, report
+from tests.kill.soak_shared import Answered, Killer, command
 
 from threadline_github.testing import FakeGitHub
 
-__all__ = ["Report", "soak"]
+__all__ = ["soak"]
 
 PROJECT = Path(__file__).parent / "github" / "project"
 HOOK = "/v1/channels/github"
 SETTLE_SECONDS = 90.0
 REPEATED = 40
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What happened; ``problems`` is empty when every promise was kept."""
-
-    threads: int
-    questions: int
-    kills: Counter[str]
-    counts: Counter[str]
-    seconds: float
-    problems: list[str] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        """Return a few lines for people."""
-        head = (
-            f"{self.questions} questions in {self.threads} conversations; "
-            f"kills: {listed(self.kills)}; {listed(self.counts)}; {self.seconds:.0f} s"
-        )
-        return report(head, self.problems, "every answer is there once")
 
 
 async def soak(
@@ -59,7 +38,7 @@ async def soak(
     seed: int,
     seconds: float,
     worktree: bool = False,
-) -> Report:
+) -> Answered:
     """Run it all in a folder; raises TimeoutError when it takes longer than ``seconds``."""
     began = time.monotonic()
     async with asyncio.timeout(seconds), FakeGitHub() as github:
@@ -83,7 +62,8 @@ async def soak(
         counts = traffic.counts + _counts(github, host)
     questions = len(traffic.asked)
     spent = time.monotonic() - began
-    return Report(traffic.begun, questions, killer.killed, counts, spent, problems)
+    asked = f"{questions} questions in {traffic.begun} conversations"
+    return Answered(asked, traffic.begun, questions, killer.killed, counts, spent, problems)
 
 
 def _counts(github: FakeGitHub, host: HostProcess) -> Counter[str]:

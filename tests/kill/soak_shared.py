@@ -18,7 +18,7 @@ from tests.kill.host import HostProcess
 
 from threadline.testing.gates import CallGate, Place
 
-__all__ = ["HasProblems", "Killer", "command", "listed", "report"]
+__all__ = ["Answered", "HasProblems", "Killer", "command", "listed", "report"]
 
 AGAIN = 0.2
 SHOWN = 40
@@ -30,6 +30,30 @@ class HasProblems(Protocol):
     @property
     def problems(self) -> list[str]:
         """A sentence for each promise that was broken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What a soak of a channel says: ``asked`` is what was asked, and where, in words.
+
+    ``problems`` is empty when every promise was kept.
+    """
+
+    asked: str
+    threads: int
+    questions: int
+    kills: Counter[str]
+    counts: Counter[str]
+    seconds: float
+    problems: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        """Return a few lines for people."""
+        head = (
+            f"{self.asked}; kills: {listed(self.kills)}; {listed(self.counts)}; "
+            f"{self.seconds:.0f} s"
+        )
+        return report(head, self.problems, "every answer is there once")
 
 
 def listed(counts: Mapping[str, int]) -> str:

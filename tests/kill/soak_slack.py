@@ -11,7 +11,6 @@ import random
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
@@ -19,37 +18,17 @@ import aiohttp
 from tests.kill.host import HostProcess
 from tests.kill.slack.checks import check, settle
 from tests.kill.slack.traffic import CHANNELS, STREAMING, Traffic
-from tests.kill.soak_shared import Killer, command, listed, report
+from tests.kill.soak_shared import Answered, Killer, command
 
 from threadline.testing.gates import CallGate, Place
 from threadline_slack.testing import FakeSlack
 
-__all__ = ["Reply", "Report", "soak"]
+__all__ = ["Reply", "soak"]
 
 PROJECT = Path(__file__).parent / "slack" / "project"
 EVENTS = "/v1/channels/slack/events"
 Reply: TypeAlias = Literal["post", "stream", "agent"]
 SETTLE_SECONDS = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What happened; ``problems`` is empty when every promise was kept."""
-
-    threads: int
-    questions: int
-    kills: Counter[str]
-    counts: Counter[str]
-    seconds: float
-    problems: list[str] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        """Return a few lines for people."""
-        head = (
-            f"{self.questions} questions in {self.threads} threads; "
-            f"kills: {listed(self.kills)}; {listed(self.counts)}; {self.seconds:.0f} s"
-        )
-        return report(head, self.problems, "every answer is there once")
 
 
 async def soak(
@@ -62,7 +41,7 @@ async def soak(
     seconds: float,
     socket: bool = False,
     reply: Reply = "post",
-) -> Report:
+) -> Answered:
     """Run it all in a folder; raises TimeoutError when it takes longer than ``seconds``."""
     began = time.monotonic()
     async with asyncio.timeout(seconds), FakeSlack() as slack:
@@ -93,7 +72,8 @@ async def soak(
         counts = traffic.counts + _counts(slack)
     questions = len(traffic.asked)
     spent = time.monotonic() - began
-    return Report(traffic.begun, questions, killer.killed, counts, spent, problems)
+    asked = f"{questions} questions in {traffic.begun} threads"
+    return Answered(asked, traffic.begun, questions, killer.killed, counts, spent, problems)
 
 
 def _environment(slack: FakeSlack, socket: bool, reply: Reply) -> dict[str, str]:

@@ -13,6 +13,7 @@ __all__ = [
     "HERE",
     "AsOf",
     "BearerToken",
+    "ChannelId",
     "DryRun",
     "Json",
     "ProjectPath",
@@ -57,6 +58,9 @@ StateRoot = Annotated[
         env_var="THREADLINE_STATE_ROOT",
         help="Where state is kept, as given to serve; the project's .threadline by default.",
     ),
+]
+ChannelId = Annotated[
+    str | None, Parameter(name="--channel", help="Which channel, when a project has several bots.")
 ]
 Json = Annotated[bool, Parameter(negative="", show_default=False, help="Print JSON.")]
 
